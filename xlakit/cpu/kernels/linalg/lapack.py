@@ -243,6 +243,8 @@ class _Kernel:
     def _unpack(self, packed: Value, imaginary: Value, vectors: Value) -> None:
         """Write complex eigenvectors from the packed form that ``geev`` gives for real matrices.
 
+        The imaginary part of a value tells the columns of its vector::
+
             imaginary part of value j    vector j
             0                            column j
             positive: first of a pair    column j     + i column j + 1

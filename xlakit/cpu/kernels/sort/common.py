@@ -1,4 +1,4 @@
-"""The loops of sorting that go over all elements, as functions that programs share: they depend on types alone."""
+"""The loops of sorts over all elements, as common functions: their code depends only on types."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from xlakit.data.primitive import PrimitiveType
 from xlakit.dataclass import dataclass
 from xlakit.passes.analysis.sort_order import NanOrder, SortKey
 
-# The loops that move records gain from several iterations at once, all others only from being compiled soon.
+# Loops that count or move records gain from unrolling; most others do not, and stay rolled to be compiled fast.
 UNROLL = ('"llvm.loop.unroll.count", i32 4',)
 
 T = TypeVar("T", bound="ByKey")
@@ -34,9 +34,10 @@ T = TypeVar("T", bound="ByKey")
 
 @dataclass(frozen=True, slots=True)
 class ByKey:
-    """What sees records of ``record`` bits by one key, whose bits begin at bit ``offset``.
+    """A common function that reads records of ``record`` bits by one key, whose bits begin at bit ``offset``.
 
-    exceptions: whether there may be keys whose bits do not order as they do. counter: the bits of what counts records.
+    exceptions: whether there may be keys whose bits do not have the order of the key. counter: the bits of a count of
+    records.
     """
 
     family: ClassVar[str]
@@ -64,7 +65,7 @@ class ByKey:
         return SortKey(0, self.kind, descending=self.descending, nan=NanOrder(self.nan), zeros_equal=self.zeros_equal)
 
     def load(self, fn: Function, records: Value, index: Value) -> Value:
-        """A record of an array of them."""
+        """A record of an array."""
         return load_bits(fn, integer(self.record), records, index)
 
     def digit(self, fn: Function, value: Value, shift: Value | int) -> Value:
@@ -76,7 +77,7 @@ class ByKey:
         return narrowed((ordered >> shift) & (RADIX - 1), I64)
 
     def increment(self, fn: Function, counts: Value, digit: Value) -> Value:
-        """Count a digit; gives how often it was there before."""
+        """Count a digit; gives its count before."""
         type = integer(self.counter)
         address = fn.at(counts, type, digit)
         before = fn.load(type, address)
@@ -86,7 +87,7 @@ class ByKey:
 
 @dataclass(frozen=True, slots=True)
 class CountDigits(ByKey):
-    """``void(ptr records, i64 begin, i64 end, i64 shift, ptr counts)``: add up how often each digit is there."""
+    """``void(ptr records, i64 begin, i64 end, i64 shift, ptr counts)``: add to the count of each digit."""
 
     family: ClassVar[str] = "sort_count"
     parameters: ClassVar[Sequence[Type]] = (PTR, I64, I64, I64, PTR)
@@ -100,9 +101,9 @@ class CountDigits(ByKey):
 
 @dataclass(frozen=True, slots=True)
 class MoveByDigit(ByKey):
-    """``void(ptr source, ptr target, i64 begin, i64 end, i64 shift, ptr positions)``: move each by its digit.
+    """``void(ptr source, ptr target, i64 begin, i64 end, i64 shift, ptr positions)``: move records by a digit.
 
-    ``positions`` says where the next record of each digit goes, and is counted up.
+    ``positions`` has, for each digit, the position of the next record with it, and is updated.
     """
 
     family: ClassVar[str] = "sort_move"
@@ -121,8 +122,8 @@ class MoveByDigit(ByKey):
 class SortRecords(ByKey):
     """``void(ptr source, ptr first, ptr second, i64 count, ptr result)``: sort records, stably.
 
-    Where they are then, in which of the three buffers, is written to ``result``. ``source`` is only read, unless it is
-    ``second`` as well. whole: whether a record is its key alone, and orders as an integer does.
+    The address of the one of the three buffers that has the sorted records is written to ``result``. ``source`` is only
+    read, unless it is ``second`` as well. whole: whether a record is its key alone, and has the order of an integer.
     """
 
     family: ClassVar[str] = "sort_records"
@@ -146,7 +147,8 @@ class SortRecords(ByKey):
         if not (self.whole and has_compress(self.record)):
             fn.store(sort_by_digits(fn, digits, buffers, count, call), result)
             return
-        # Partitions and the network are written in vectors; by digits only few records are sorted, or unusual ones.
+        # Partitions and the network are written in vectors already; only few records, or unusual ones, are sorted by
+        # digits.
         fn.effort = Effort.TIDY
         source, spare, records = buffers
         type = integer(self.record)
@@ -167,7 +169,7 @@ class SortRecords(ByKey):
             sort_quickly(fn, self._order(), records, spare, count, by_digits)
 
     def _order(self) -> Order:
-        # The bits of floats are stored so that they order as unsigned integers do.
+        # The bits of floats are stored in the order of unsigned integers.
         plain = is_unchanged(self.key)
         return Order(self.record, plain and self.kind.is_signed, plain and self.descending)
 
@@ -180,8 +182,8 @@ class SortRecords(ByKey):
 class MakeRecords(ByKey):
     """``void(ptr keys, ptr others, i64 begin, i64 end, ptr records, ptr exception)``: make records of some elements.
 
-    Below the key there are the elements of ``others``, which have ``along`` bits; none where that is 0. The byte at
-    ``exception`` becomes 1 if there is an exception among the keys.
+    Below its key, a record has the element of ``others``, of ``along`` bits; none if that is 0. The byte at
+    ``exception`` becomes 1 if a key is an exception.
     """
 
     family: ClassVar[str] = "sort_make"
@@ -205,7 +207,7 @@ class MakeRecords(ByKey):
 
 @dataclass(frozen=True, slots=True)
 class TakeApart(ByKey):
-    """``void(ptr records, i64 begin, i64 end, ptr keys, ptr others)``: the opposite of MakeRecords."""
+    """``void(ptr records, i64 begin, i64 end, ptr keys, ptr others)``: the inverse of MakeRecords."""
 
     family: ClassVar[str] = "sort_take_apart"
     parameters: ClassVar[Sequence[Type]] = (PTR, I64, I64, PTR, PTR)
@@ -224,7 +226,7 @@ class TakeApart(ByKey):
 
 
 def load_bits(fn: Function, type: Type, array: Value, index: Value) -> Value:
-    """An integer of an array, of a type that may be wider than memory is aligned."""
+    """Load an integer, whose type may be wider than the alignment of its array."""
     return fn.load(type, fn.at(array, type, index), align=min(8, type.bytes))
 
 
@@ -235,10 +237,10 @@ def sort_by_digits(
     count: Value,
     move: Callable[..., None],
 ) -> Value:
-    """Write a sort of at least one record by some digits, the least significant one first; gives where they are then.
+    """Write a sort of at least one record by digits, the least significant first; gives the buffer with the result.
 
-    buffers: where they are, only read unless it is the last of the three as well, and two more to move them to.
-    ``move(by, ..)`` calls what MoveByDigit says.
+    buffers: the records, which are only read unless the third buffer is the same, and two buffers to move them to.
+    ``move(by, ..)`` writes a call of MoveByDigit for a key.
     """
     source, first, second = buffers
     by = digits[0][0]
@@ -267,7 +269,7 @@ def sort_by_digits(
 
 
 def _make_positions(fn: Function, counts: Value, counter: Type) -> None:
-    """Make positions of the counts of digits: where the first record with each digit goes."""
+    """Turn the counts of digits into positions: where the first record with each digit goes."""
     with fn.loop(0, RADIX, carried=[fn.constant(counter, 0)], hints=NO_UNROLL) as loop:
         address = fn.at(counts, counter, loop.index)
         number = fn.load(counter, address)
@@ -277,7 +279,7 @@ def _make_positions(fn: Function, counts: Value, counter: Type) -> None:
 
 @dataclass(frozen=True, slots=True)
 class ChunkPositions:
-    """``void(ptr counts, i64 chunk, i64 chunks, ptr positions, ptr largest)``: where a chunk's records go.
+    """``void(ptr counts, i64 chunk, i64 chunks, ptr positions, ptr largest)``: the positions of a chunk's records.
 
     ``counts`` has the counts of all chunks of a row, COUNTS_BYTES each. The number of records with the most frequent
     digit is stored to ``largest``.

@@ -1,4 +1,4 @@
-"""Integers that order as the keys of a sort do: the bits of an element, changed so that unsigned order is right."""
+"""Integers in the order of a sort's keys: the bits of an element, changed so that their unsigned order is right."""
 
 from __future__ import annotations
 
@@ -41,12 +41,12 @@ def narrowed(value: Value, type: Type) -> Value:
 
 
 def is_unchanged(key: SortKey) -> bool:
-    """Whether records hold the key's bits as they are in memory: where making them order costs next to nothing."""
+    """Whether records have a key's bits as in memory, because to compute their order later costs little."""
     return not key.kind.is_floating or key.kind.bit_width <= 8
 
 
 def has_exceptions(key: SortKey) -> bool:
-    """Whether the stored bits of some values do not order as the key does."""
+    """Whether the stored bits of some values do not have the order of the key."""
     return not is_unchanged(key) and key.merges
 
 
@@ -58,7 +58,7 @@ def is_exception(key: SortKey, bits: Value) -> Value:
 
 
 def stored_bits(key: SortKey, bits: Value) -> Value:
-    """What a record holds of a key's bits: unsigned order is that of the key but for exceptions."""
+    """The bits that a record has for a key: unchanged, or unsigned integers in its order, but for exceptions."""
     if is_unchanged(key):
         return bits
     ordered = _float_order(bits)
@@ -75,7 +75,7 @@ def restored_bits(key: SortKey, stored: Value) -> Value:
 
 
 def ordered_bits(fn: Function, key: SortKey, stored: Value, *, exceptions: bool) -> Value:
-    """Unsigned integers that order as the key does, from stored bits; ``exceptions`` is whether there may be some."""
+    """Unsigned integers in the order of the key, from stored bits; ``exceptions`` is whether there may be some."""
     if is_unchanged(key):
         ordered = _small_order(fn, key, stored << (stored.type.element.bits - _width(key.kind)))
         return ~ordered if key.descending else ordered
@@ -86,7 +86,8 @@ def ordered_bits(fn: Function, key: SortKey, stored: Value, *, exceptions: bool)
     if key.zeros_equal:
         ordered = ordered + ordered.eq(top - 1).cast("zext", ordered.type)
     if key.nan is not NanOrder.BITS:
-        # NaN stands at both ends of the bits' order; moved down by those of one end, both are at the top.
+        # NaNs are at both ends of the bits' order. Subtracting the number of those at one end wraps these around to the
+        # top, next to the others.
         payloads = top - 1 - _largest_magnitude(key.kind)
         is_nan = (stored - payloads).compare("ugt", -1 - 2 * payloads)
         last = (key.nan is NanOrder.HIGH) is not key.descending
@@ -104,7 +105,7 @@ def _width(kind: PrimitiveType) -> int:
 
 
 def _small_order(fn: Function, key: SortKey, bits: Value) -> Value:
-    """The ascending order of integers and of floats of a byte; ``bits`` has the highest one of the kind at the top."""
+    """Integers and one-byte floats as unsigned integers in ascending order; the sign bit is the highest of ``bits``."""
     kind, type = key.kind, bits.type
     width = type.element.bits
     top = 1 << (width - 1)
@@ -113,12 +114,13 @@ def _small_order(fn: Function, key: SortKey, bits: Value) -> Value:
     if not kind.is_floating:
         return bits
     if kind is PrimitiveType.F8E8M0FNU:
-        # It has no sign, and all ones for NaN: one more wraps round to the lowest.
+        # This type has no sign, and all ones for NaN: adding one wraps NaN around to the lowest.
         return bits + 1 if key.nan is NanOrder.LOW else bits
     ordered = _float_order(bits)
     position = fn.constant(type, -1 if key.nan is NanOrder.HIGH else 0)
     if kind.name.endswith("FNUZ"):
-        # The bits of -0 are NaN, and count as a negative one. One side makes room for it at the end.
+        # The bits of -0 are NaN, and are between the negative and the other numbers. One of these sides moves by one to
+        # that place, which leaves room for NaN at its other end.
         if key.nan is NanOrder.HIGH:
             moved = ordered - (bits >= 0).cast("zext", type)
         else:
@@ -134,7 +136,7 @@ def _small_order(fn: Function, key: SortKey, bits: Value) -> Value:
 
 @cache
 def _largest_magnitude(kind: PrimitiveType) -> int:
-    """The bits, without the sign, above which there are only those of NaN."""
+    """The largest bits, without the sign, that are not NaN."""
     if kind.bit_width > 8:
         infinity = np.array(np.inf, np.float64).astype(kind.dtype)
         return int(infinity.view(f"u{kind.byte_width}"))

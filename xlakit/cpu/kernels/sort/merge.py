@@ -19,12 +19,12 @@ from xlakit.cpu.loops.emit.kernel import Phase, kernel_function
 from xlakit.data.primitive import PrimitiveType
 from xlakit.options import knob
 
-# An element as it stands in memory; a complex one as its two parts.
+# An element as it is in memory; a complex one as its two parts.
 Stored: TypeAlias = Union[Value, "tuple[Value, Value]"]
 # Writes the comparator's result (an I1): whether the elements ``first`` (one of each operand) go before ``second``.
 Less: TypeAlias = Callable[[Function, Sequence[Stored], Sequence[Stored]], Value]
 
-# Runs of so many elements are sorted by insertion.
+# Runs of this many elements are sorted by insertion.
 RUN = knob("sort_merge.run", 16, 2, 4)
 
 _FLOATS = {PrimitiveType.F16: F16, PrimitiveType.F32: F32, PrimitiveType.F64: F64}
@@ -68,7 +68,7 @@ def emit_rows(module: Module, plan: SortPlan, less: Less) -> list[Phase]:
 
 
 class _MergeSorter:
-    """Functions that sort and merge runs of elements; every operand's elements stand in an array of their own."""
+    """Functions that sort and merge runs of elements; each operand has an array of its own."""
 
     def __init__(self, module: Module, plan: SortPlan, less: Less) -> None:
         self.module = module
@@ -145,7 +145,7 @@ class _MergeSorter:
         return fn
 
     def _write_merge(self) -> Function:
-        """``void(source.., target.., i, i_end, j, j_end, position)``: merge two runs; of equals, i's goes first."""
+        """``void(source.., target.., i, i_end, j, j_end, position)``: merge two runs; the first's equals go first."""
         fn = self._function("sort_merge", 5)
         source, target, (left, left_end, right, right_end, position) = self._parameters(fn)
 
@@ -169,7 +169,7 @@ class _MergeSorter:
         return fn
 
     def _write_merge_pairs(self) -> Function:
-        """``void(source.., target.., length, width)``: merge each two neighboring runs of ``width``."""
+        """``void(source.., target.., length, width)``: merge each pair of neighboring runs of ``width``."""
         fn = self._function("sort_merge_pairs", 2)
         source, target, (length, width) = self._parameters(fn)
         with fn.while_([fn.i64(0)], lambda step: step.carried[0] < length) as step:
@@ -185,7 +185,7 @@ class _MergeSorter:
         return self.module.function(name, VOID, parameters, attributes=[NO_INLINE])
 
     def _parameters(self, fn: Function) -> tuple[Sequence[Value], Sequence[Value], Sequence[Value]]:
-        """The arrays of the source and of the target, and the numbers that a function gets."""
+        """The arrays of the source and of the target, and the numbers, from a function's parameters."""
         count = len(self.kinds)
         return fn.parameters[:count], fn.parameters[count : 2 * count], fn.parameters[2 * count :]
 

@@ -1,4 +1,4 @@
-"""Decides how a sort is done: by which keys, in which records, in which pieces."""
+"""Decides how rows are sorted: by which method and keys, in which records, and by how many tasks."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from xlakit.options import knob, times
 from xlakit.passes.analysis.cost_model import cost_model
 from xlakit.passes.analysis.sort_order import KeyOrder, Part, SortKey, recognize_order
 
-# Up to so many elements a row is sorted by counting, for each element, those before it: n * n vector comparisons.
+# Rows of up to this many elements are sorted by counting, for each element, those before it: n * n vector comparisons.
 RANKED_ROW = knob("sort_plan.ranked_row", 128, 0, 2, 16, tries=(16, 512))
-# From so many elements on a few long rows are cut up between tasks, into chunks that are long against the tables of
-# counts that each of them has for each digit.
+# Few rows of at least this length are divided among tasks, into chunks that are long against the tables of counts that
+# each of them has for each digit.
 LONG_ROW = knob("sort_plan.long_row", 1 << 17, 40, 300, tries=(times(0.25), times(4)))
 CHUNK = knob("sort_plan.chunk", 1 << 16, 16, 100, tries=(times(0.25), times(4)))
-# Into how many tasks the work is cut at most. Fixed, so that results and buffers do not depend on the machine.
+# The most tasks that share the work. Fixed, so that results and buffers do not depend on the machine.
 MOST_TASKS = knob("sort_plan.most_tasks", 32, 8)
 CACHE_LINE = 64
 RADIX_BITS = 8
@@ -47,7 +47,7 @@ class Method(Enum):
 
 
 class Field(NamedTuple):
-    """Bits of a record: of an operand's element (or a part of it), or the element's position in its row."""
+    """Bits of a record: of an operand's element (or of a part of it), or of the element's position in its row."""
 
     operand: int  # INDEX for the position in the row
     part: Part
@@ -59,13 +59,13 @@ INDEX = -1
 
 
 def digits_of(key: SortKey) -> int:
-    """How many digits a key has."""
+    """The number of digits of a key."""
     return 8 * key.kind.byte_width // RADIX_BITS
 
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """One integer that is moved instead of an element: its keys above, what goes along with them below."""
+    """One integer that is moved instead of an element: its keys are the high bits, other fields the low ones."""
 
     bits: int
     fields: tuple[Field, ...]
@@ -98,14 +98,14 @@ class Record:
 
     @property
     def has_exceptions(self) -> bool:
-        """Whether there are keys whose bits do not quite order as they do."""
+        """Whether some values of its keys have bits in another order than the keys."""
         return any(has_exceptions(k) for k in self.keys)
 
     @property
     def is_whole(self) -> bool:
-        """Whether a record is a key and nothing else, and orders as an integer does if it is no exception.
+        """Whether a record is a key and nothing else, and has the order of an integer unless it is an exception.
 
-        Records that are equal then have the same bits, so that no sort could exchange them.
+        Equal records then have the same bits, so that a sort that exchanges them is stable too.
         """
         key, *others = self.keys
         alone = not others and len(self.fields) == 1 and key.part is Part.WHOLE and self.bits == 8 * key.kind.byte_width
@@ -113,12 +113,12 @@ class Record:
 
     @property
     def is_quick(self) -> bool:
-        """Whether quicksort in vectors sorts them."""
+        """Whether records are sorted by quicksort in vectors."""
         return self.is_whole and has_compress(self.bits)
 
     @property
     def digits(self) -> list[tuple[SortKey, int]]:
-        """The digits to sort by, the least significant one first: a key and how far down its bits are shifted."""
+        """The digits to sort by, the least significant first: a key, and the number of its bits below the digit."""
         found: list[tuple[SortKey, int]] = []
         for key in reversed(self.keys):
             found.extend((key, RADIX_BITS * number) for number in range(digits_of(key)))
@@ -127,11 +127,11 @@ class Record:
 
 @dataclass(frozen=True, slots=True)
 class SortPlan:
-    """How a sort is done.
+    """The method, the records and the tasks of a sort.
 
-    The operands are seen as ``outer`` times rows of ``length`` elements that are ``inner`` elements apart.
-    ``records``: what rows are sorted by: one record, or several where the keys do not fit in one; then rows are sorted
-    by each in turn, and the last one holds the first keys. ``in_place``: which results may have the memory of their
+    Each operand is ``outer`` times ``inner`` rows of ``length`` elements; those of a row are ``inner`` elements apart.
+    records: the integers by which rows are sorted: one layout, or several if the keys do not fit in one; then rows are
+    sorted by each in turn, and the last one has the first keys. in_place: which results may have the memory of their
     operand.
     """
 
@@ -149,22 +149,22 @@ class SortPlan:
 
     @property
     def rows(self) -> int:
-        """How many rows there are."""
+        """The number of rows."""
         return self.outer * self.inner
 
     @property
     def chunks(self) -> int:
-        """In how many tasks a long row is cut up."""
+        """The number of tasks that share a long row."""
         return self.tasks // self.rows
 
     @property
     def tiles_across(self) -> int:
-        """How many groups of ``columns`` neighboring rows cover ``inner``."""
+        """The number of groups of ``columns`` neighboring rows that cover ``inner``."""
         return -(-self.inner // self.columns)
 
     @property
     def is_direct(self) -> bool:
-        """Whether a record is just the element of a single contiguous operand."""
+        """Whether a record is the element of a single contiguous operand."""
         return (
             len(self.kinds) == len(self.records) == self.inner == 1
             and self.records[0].bits == raw_type(self.kinds[0]).bits
@@ -185,7 +185,7 @@ class SortPlan:
 
     @property
     def cost(self) -> float:
-        """About how many nanoseconds the whole sort takes on one processor."""
+        """The estimated nanoseconds of the whole sort on one processor."""
         if self.method is Method.RANKS:
             each = 12.0 + 0.4 * self.length * len(self.records)
         elif self.method is Method.RADIX and self.records[0].is_quick:
@@ -216,12 +216,12 @@ class SortPlan:
 
 
 def _digit_cycles(record: Record) -> float:
-    """What a record costs that is sorted by digits."""
+    """The cycles of a record that is sorted by digits."""
     return 8.0 + 8.0 * len(record.digits)
 
 
 def _quick_cycles(record: Record, length: int) -> float:
-    """What one costs that is sorted by quicksort in vectors: making it, a window's network, and cuts."""
+    """The cycles of a record that quicksort in vectors sorts: its creation, a window's network, and partitions."""
     return 4.0 + record.bits / 64 * math.log2(max(2, length))
 
 
@@ -230,7 +230,7 @@ def _aligned(size: int) -> int:
 
 
 def plan_sort(op: Sort, operand_shapes: Sequence[Shape]) -> SortPlan:
-    """How to sort arrays of these shapes. Raises ShapeError for shapes without a size."""
+    """The plan for arrays of these shapes. Raises ShapeError for shapes without a size."""
     shape = operand_shapes[0]
     if shape.is_dynamic:
         raise ShapeError(f"a kernel sorts arrays of known sizes, not {shape}", hint="pad the array to its bound")
@@ -245,7 +245,7 @@ def plan_sort(op: Sort, operand_shapes: Sequence[Shape]) -> SortPlan:
 
 
 def _fits(order: KeyOrder, kinds: Sequence[PrimitiveType]) -> bool:
-    """Whether the comparator takes the operands' own types: it may take floats of another precision."""
+    """Whether the keys have the operands' own types: the comparator may take floats of another precision."""
     return all(key.kind is kinds[key.operand].real_part for key in order)
 
 
@@ -256,7 +256,7 @@ def plan_rows(
     inner: int,
     order: KeyOrder | None,
 ) -> SortPlan:
-    """How to sort ``outer * inner`` rows of elements that are ``inner`` apart, by ``order`` or else by comparing."""
+    """The plan for ``outer * inner`` rows of elements ``inner`` apart, sorted by ``order`` or else by a comparator."""
     rows = outer * inner
     widest = max(raw_type(k).bytes for k in kinds)
     columns = max(1, min(inner, CACHE_LINE // min(widest, CACHE_LINE)))
@@ -282,14 +282,15 @@ def _method(rows: int, length: int, order: KeyOrder | None, records: Sequence[Re
         return Method.RANKS
     long = length >= LONG_ROW.value and rows <= MOST_TASKS.value // 4
     if long and records[0].is_quick:
-        # A row on one thread, which makes fewer passes, against each row on all of them.
+        # Quicksort of each row on one thread, which makes fewer passes, against a radix sort of each row on all
+        # threads.
         threads = machine.current().threads
         long = _digit_cycles(records[0]) * min(rows, threads) < _quick_cycles(records[0], length) * threads
     return Method.PARALLEL_RADIX if long else Method.RADIX
 
 
 def with_scratch(plan: SortPlan) -> SortPlan:
-    """The plan with as much scratch memory as its method takes."""
+    """The plan with the scratch memory of its method."""
     parallel = plan.method is Method.PARALLEL_RADIX
     return replace(plan, scratch_bytes=parallel_radix_layout(plan).bytes if parallel else plan.tasks * plan.slot_bytes)
 
@@ -321,14 +322,14 @@ def parallel_radix_layout(plan: SortPlan) -> ParallelLayout:
 
 
 def carried(record: Record, operand: int, kind: PrimitiveType) -> bool:
-    """Whether a record has all of an operand's element."""
+    """Whether a record has an operand's whole element."""
     if kind.is_complex and record.find_field(operand, Part.REAL):
         return record.find_field(operand, Part.IMAG) is not None
     return record.find_field(operand) is not None
 
 
 def _records(order: KeyOrder | None, kinds: Sequence[PrimitiveType], length: int) -> tuple[Record, ...]:
-    """The records to sort by, first those of the least significant keys; keys of 64 bits fit in one."""
+    """The layouts to sort by, first those of the least significant keys; a layout has keys of up to 64 bits."""
     if order is None:
         return ()
     groups: list[list[SortKey]] = [[]]
@@ -340,13 +341,13 @@ def _records(order: KeyOrder | None, kinds: Sequence[PrimitiveType], length: int
     if len(groups) == 1:
         return (make_layout(groups[0], kinds, length, alone=True),)
     made = [make_layout(group, kinds, length, alone=False) for group in reversed(groups)]
-    # One is stored over the other.
+    # Records of each layout are stored over those of the one before.
     widest = max(r.bits for r in made)
     return tuple(replace(r, bits=widest) for r in made)
 
 
 def make_layout(keys: Sequence[SortKey], kinds: Sequence[PrimitiveType], length: int, *, alone: bool) -> Record:
-    """The record of some keys, with the other operands' elements where they fit, or else with the index."""
+    """The record of some keys, with the other operands' elements if these fit, or else with the index."""
     parts = list(dict.fromkeys((k.operand, k.part) for k in keys))
     widths = [8 * kinds[o].real_part.byte_width for o, _ in parts]
     covered = {o for o, part in parts if part is Part.WHOLE or _both(parts, o)}

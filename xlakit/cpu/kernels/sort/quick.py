@@ -1,11 +1,11 @@
-"""Quicksort in vectors, of records that order as integers do.
+"""Quicksort in vectors, of records that have the order of integers.
 
-    partition: compare a vector with the pivot, move the lanes of each side together (compress), and store them
-    windows:   ranges of few records are sorted by a bitonic network in registers, always as many records as it takes:
-               what stands to the right of a range belongs behind it, so that sorting it as well does no harm
+    partition: compare vectors of records with the pivot, compress the lanes of each side, and store them
+    windows:   a range of few records is sorted by a bitonic network in registers, which always sorts WINDOW records:
+               those around the range belong before or behind it, so that sorting them as well does no harm
 
-The larger part of a range waits on a stack while the smaller one is sorted. A range that has been cut often and is
-still large is sorted by digits.
+The larger part of a range waits on a stack while the smaller one is sorted. A range that comes from many partitions and
+is still large is sorted by digits.
 """
 
 from __future__ import annotations
@@ -21,27 +21,27 @@ from xlakit.dataclass import dataclass
 from xlakit.options import current, knob
 from xlakit.target import has_feature, vector_bytes
 
-# So many records the network sorts.
+# The number of records that the network sorts.
 WINDOW: Final = 64
-# How often a range is cut at most, for each bit of the number of records: cuts in the middle would take one for each.
+# The most partitions of a range, for each bit of the number of records; with pivots in the middle, each bit takes one.
 _CUTS = knob("sort_quick.cuts", 2, 0)
-# Of a range that waits: where it begins and ends, and how often it may be cut. The smaller part of each range is sorted
-# first, so that as many wait as a number can be halved, and one more.
+# The words of a waiting range: its begin and end, and how often it may be partitioned. The smaller part of each range
+# is sorted first, so that as many ranges wait as a number can be halved, and one more.
 _WORDS: Final = 3
 _WAITING: Final = 66
 
 
 def has_compress(bits: int) -> bool:
-    """Whether there are instructions that move chosen lanes of records together, in vectors worth it."""
+    """Whether instructions compress records of this size in vectors long enough to pay off."""
     if current().sanitize:
-        # It has no bounds checks for accesses of chosen lanes.
+        # The sanitizer has no bounds checks for masked accesses.
         return False
     return bits in (32, 64) and vector_bytes() == 64 and has_feature("avx512f")
 
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """How records of so many bits order: as integers, from the last to the first one if descending."""
+    """The order of records of ``bits`` bits: that of integers, from the last to the first one if descending."""
 
     bits: int
     signed: bool
@@ -49,12 +49,12 @@ class Order:
 
     @property
     def type(self) -> Type:
-        """A record."""
+        """The type of a record."""
         return integer(self.bits)
 
     @property
     def lanes(self) -> int:
-        """Records in a vector."""
+        """The number of records in a vector."""
         return vector_bytes() * 8 // self.bits
 
     def before(self, a: Value, b: Value) -> Value:
@@ -62,11 +62,11 @@ class Order:
         return a.compare(("s" if self.signed else "u") + ("gt" if self.descending else "lt"), b)
 
     def first(self, a: Value, b: Value) -> Value:
-        """The one of two that comes first."""
+        """The one of two records that comes first."""
         return self._min_or_max(a, b, largest=self.descending)
 
     def last(self, a: Value, b: Value) -> Value:
-        """The one of two that comes last."""
+        """The one of two records that comes last."""
         return self._min_or_max(a, b, largest=not self.descending)
 
     def _min_or_max(self, a: Value, b: Value, *, largest: bool) -> Value:
@@ -78,7 +78,7 @@ class Order:
 def sort_quickly(
     fn: Function, order: Order, records: Value, spare: Value, count: Value, by_digits: Callable[[Value, Value], None]
 ) -> None:
-    """Write a sort of at least WINDOW records in place; there is as much spare memory.
+    """Write a sort of at least WINDOW records in place; ``spare`` is as much memory.
 
     ``by_digits(begin, end)`` sorts a range in another way.
     """
@@ -97,7 +97,7 @@ def sort_quickly(
         middle = fn.call(less, I64, records, spare, begin, end, pivot)
 
         def without_equal() -> list[Value]:
-            # The pivot is the first one: those that are equal to it are where they belong.
+            # No record is before the pivot: those that are equal to it move to the front, which is where they belong.
             return [push(place, fn.call(at_most, I64, records, spare, begin, end, pivot), end, cuts)]
 
         def both() -> list[Value]:
@@ -142,10 +142,11 @@ def _median(order: Order, a: Value, b: Value, c: Value) -> Value:
 
 
 def _write_partition(fn: Function, order: Order, name: str, *, strict: bool) -> Function:
-    """``i64(ptr records, ptr spare, i64 begin, i64 end, record pivot)``: bring what comes before the pivot to the
-    front of a range, with what is equal to it unless ``strict``; gives where the rest begins.
+    """``i64(ptr records, ptr spare, i64 begin, i64 end, record pivot)``: partition a range.
 
-    What goes to the front is stored over what has been read, the rest to spare memory, from where it follows.
+    The records before the pivot, and unless ``strict`` those equal to it, move to the front; gives where the rest
+    begins. They are stored over records that have been read, and the rest to spare memory, from which it is copied
+    behind them.
     """
     own = fn.module.function(f"partition_{name}", I64, [PTR, PTR, I64, I64, order.type], attributes=[NO_INLINE])
     records, spare, begin, end, pivot = own.parameters
@@ -160,7 +161,7 @@ def _write_partition(fn: Function, order: Order, name: str, *, strict: bool) -> 
         left, right = loop.carried
         x = own.load(wide, own.at(records, type, loop.index), align=type.bytes)
         chosen = goes_left(x, spread)
-        # A whole vector is stored: no further than this one reaches.
+        # A whole vector is stored, which ends no further than the vector just read.
         own.store(_compressed(own, x, chosen), own.at(records, type, left), align=type.bytes)
         own.store(_compressed(own, x, ~chosen), own.at(spare, type, right), align=type.bytes)
         number = _count(own, chosen)
@@ -183,13 +184,13 @@ def _write_partition(fn: Function, order: Order, name: str, *, strict: bool) -> 
 
 
 def _count(fn: Function, chosen: Value) -> Value:
-    """How many lanes are chosen."""
+    """The number of chosen lanes."""
     mask = integer(chosen.type.lanes)
     return fn.intrinsic("llvm.ctpop", mask, chosen.bits_as(mask)).cast("zext", I64)
 
 
 def _compressed(fn: Function, x: Value, chosen: Value) -> Value:
-    """The chosen lanes of a vector, one behind the other."""
+    """The chosen lanes of a vector, moved together to its begin."""
     name = f"llvm.x86.avx512.mask.compress.{x.type.mangled}"
     fn.module.declare(name, x.type, [x.type, x.type, chosen.type])
     return fn.call(name, x.type, x, fn.constant(x.type, 0), chosen)
@@ -205,7 +206,8 @@ def _write_network(fn: Function, order: Order) -> Function:
     x = [own.load(wide, place, align=type.bytes) for place in places]
     size = 2
     while size <= WINDOW:
-        # Two sorted runs, of which the second is seen from its end, make one; then each half is made whole.
+        # Merges two sorted runs: the first step compares records at the same distance from the begin of the first run
+        # and the end of the second one; the next steps sort each half.
         x = _exchanged(own, order, x, size - 1)
         distance = size // 4
         while distance:
@@ -219,7 +221,7 @@ def _write_network(fn: Function, order: Order) -> Function:
 
 
 def _exchanged(fn: Function, order: Order, x: Sequence[Value], other: int) -> list[Value]:
-    """Vectors in which each record has been compared with the one whose number differs in these bits."""
+    """Compare and exchange each record with the one whose number differs in the bits of ``other``."""
     lanes = order.lanes
     within, across = other % lanes, other // lanes
     swap = [lane ^ within for lane in range(lanes)]

@@ -29,7 +29,7 @@ from xlakit.passes.analysis.sort_order import Part, SortKey
 def for_tiles(fn: Function, plan: SortPlan, body: Callable[[Value, Value], None]) -> None:
     """Write a loop over the tiles of a function's tasks, with ``body(base, columns)`` inside.
 
-    A tile is rows whose first elements are base, base + 1, .., base + columns - 1.
+    A tile is a group of rows whose first elements are adjacent: base, base + 1, .., base + columns - 1.
     """
     _, begin, end = fn.parameters
     across = plan.tiles_across
@@ -45,7 +45,7 @@ def for_tiles(fn: Function, plan: SortPlan, body: Callable[[Value, Value], None]
 
 
 def for_elements(fn: Function, plan: SortPlan, columns: Value, body: Callable[[Value, Value], Value | None]) -> Value:
-    """Write a loop over the elements of a tile, ``body(column, index)``, line by line, in any order.
+    """Write a loop over the elements of a tile, with ``body(column, index)`` inside, which may run in any order.
 
     Gives whether the body gave true for some element.
     """
@@ -64,7 +64,7 @@ def for_elements(fn: Function, plan: SortPlan, columns: Value, body: Callable[[V
 class _Plain(NamedTuple):
     """Contiguous rows whose records have the only key, and the element of at most one other operand.
 
-    operands: the number of the key's, and the one of the other. along: the bits of the other's elements.
+    operands: the number of the key's operand, and that of the other one. along: the bits of the other's elements.
     """
 
     record: Record
@@ -78,7 +78,7 @@ class _Plain(NamedTuple):
         )
 
     def take_apart(self, rows: Rows, base: Value, begin: Value, end: Value, records: Value) -> None:
-        """Write the elements that some records of a row stand for."""
+        """Write the elements of some records of a row."""
         common.call(rows.fn, self._of(TakeApart), records, begin, end, *self._arrays(rows, rows.outputs, base))
 
     def _of(self, function: type[MakeRecords] | type[TakeApart]) -> MakeRecords | TakeApart:
@@ -91,7 +91,7 @@ class _Plain(NamedTuple):
 
 
 def _plain(plan: SortPlan) -> _Plain | None:
-    """The rows of a plan, if they are plain."""
+    """The plain rows of a plan; None if its rows are not plain."""
     record = plan.records[0]
     key, later = record.keys[0], record.keys[1:]
     if len(plan.records) > 1 or later or plan.inner > 1 or len(plan.kinds) > 2:
@@ -123,7 +123,7 @@ def emit_rows(module: Module, plan: SortPlan) -> list[Phase]:
 
 
 def _sort_in_outputs(rows: Rows, sorter: RecordSorter, scratch: Value, base: Value) -> None:
-    """Sort a row whose elements are records themselves."""
+    """Sort a row whose elements are the records."""
     fn, plan, type = rows.fn, rows.plan, sorter.record.type
     source, target = fn.at(rows.inputs[0], type, base), fn.at(rows.outputs[0], type, base)
     done = sorter.sort(fn, source, scratch, target, fn.i64(plan.length), fn.constant(I1, 0))
@@ -132,7 +132,7 @@ def _sort_in_outputs(rows: Rows, sorter: RecordSorter, scratch: Value, base: Val
 
 
 def _sort_plain(rows: Rows, plain: _Plain, sorter: RecordSorter, slot: Value, base: Value) -> None:
-    """Make the records of a plain row, sort them, and take them apart."""
+    """Make the records of a plain row, sort them, and unpack them."""
     fn, plan = rows.fn, rows.plan
     begin, end = fn.i64(0), fn.i64(plan.length)
     spare, first, exception = slot, fn.at(slot, I8, plan.length * plain.record.bytes), fn.alloca(I8)
@@ -142,7 +142,7 @@ def _sort_plain(rows: Rows, plain: _Plain, sorter: RecordSorter, slot: Value, ba
 
 
 def _sort_tile(rows: Rows, sorters: list[RecordSorter], slot: Value, base: Value, columns: Value) -> None:
-    """Make the records of a tile's rows, a row after the other, sort each, and take them apart."""
+    """Make the records of a tile's rows, sort each row, and unpack them."""
     fn, plan = rows.fn, rows.plan
     row_bytes = plan.length * plan.records[0].bytes
     spare, first = slot, fn.at(slot, I8, row_bytes)
@@ -172,7 +172,7 @@ def _sort_tile(rows: Rows, sorters: list[RecordSorter], slot: Value, base: Value
 
 
 def index_of(fn: Function, record: Record, value: Value) -> Value:
-    """The position in its row of the element that a record stands for."""
+    """The position in its row of a record's element."""
     return narrowed(field_of(record.field(INDEX), value), I64)
 
 
@@ -182,8 +182,8 @@ def index_of(fn: Function, record: Record, value: Value) -> Value:
 def emit_parallel(module: Module, plan: SortPlan) -> list[Phase]:
     """Sort long rows with their chunks as tasks.
 
-    For each digit one phase counts the digits of each chunk, and the next moves each chunk's records to where the
-    counts of all chunks say.
+    Each digit has two phases: the first counts the digits in each chunk, and the second moves each chunk's records to
+    the positions that follow from the counts of all chunks.
     """
     parallel = _Parallel(module, plan)
     phases = [parallel.begin()]
@@ -192,26 +192,26 @@ def emit_parallel(module: Module, plan: SortPlan) -> list[Phase]:
         if not plan.is_direct:
             phases.append(parallel.make_records(number))
         for key in reversed(record.keys):
-            # The digits of a key run the same code; which it is they find in memory.
+            # All digits of a key run the same functions, which read the number of the pass from memory.
             phases.extend([parallel.count(sorter, key), parallel.scatter(sorter, key)] * digits_of(key))
             parallel.passes += digits_of(key)
     return [*phases, parallel.finish()]
 
 
-# What stands in memory of passes: the number of the one that counts, of the one that moves, and then for each number
-# of passes and row how many of them moved the row.
+# The words of the memory of passes: the number of the pass for counting phases, that for moving phases, and then for
+# each number of passes and each row how many of these passes have moved the row's records.
 _COUNTING, _MOVING, _MOVED = 0, 1, 2
 
 
 class _Parallel:
-    """The phases of a parallel radix sort; ``passes`` counts the digits whose phases have been written so far.
+    """The phases of a parallel radix sort; ``passes`` is the number of digits whose phases have been written so far.
 
-    A pass over a digit that is everywhere the same moves nothing, which only the data tell. So each row has numbers
-    in memory: how many passes moved its records before each digit. From buffer to buffer they go: the source, the
-    first, the second, the first, ..
+    A pass over a digit that is the same in a whole row moves nothing, which is known only at run time. So for each
+    digit and row, memory has the number of earlier passes that have moved the row's records. Moves go from the source
+    to the first buffer, to the second, to the first, ..
 
-    The number of the pass stands in memory twice, for its counting and for its moving phase. Each phase sets the
-    one that the next will read, so that no task reads what is being written.
+    The number of the pass is in memory twice, for its counting and for its moving phase. Each phase sets the one that
+    the next phase reads, so that no task reads a number that another is writing.
     """
 
     def __init__(self, module: Module, plan: SortPlan) -> None:
@@ -232,7 +232,7 @@ class _Parallel:
         return Phase(fn.name, self.plan.tasks, cost_model().cycles(6.0) * self.plan.rows * self.plan.length)
 
     def make_records(self, number: int) -> Phase:
-        """Build the records of number ``number`` in the memory of those of the number before."""
+        """The phase that makes the records of layout ``number``, in the memory of the previous layout's records."""
         plan, record, passes = self.plan, self.plan.records[number], self.passes
         plain = _plain(plan)
         if plain is not None:
@@ -253,7 +253,7 @@ class _Parallel:
         return self._tasks("sort_make_records", body, Effort.ALL)
 
     def begin(self) -> Phase:
-        """Set the number of the pass."""
+        """The phase that sets the first number of passes, and all counts of moves before it, to 0."""
         fn = kernel_function(self.module, "sort_begin")
         rows = Rows(fn, self.plan, fn.parameters[0])
         first = fn.at(rows.scratch, I8, self.layout.passes)
@@ -263,7 +263,7 @@ class _Parallel:
         return Phase(fn.name, 1, cost_model().cycles(40.0))
 
     def count(self, sorter: RecordSorter, key: SortKey) -> Phase:
-        """Count a digit in each chunk."""
+        """The phase that counts a digit in each chunk."""
         first = self.passes
 
         def body(task: _Chunk) -> None:
@@ -281,11 +281,11 @@ class _Parallel:
         return self._tasks("sort_count_digits", body)
 
     def scatter(self, sorter: RecordSorter, key: SortKey) -> Phase:
-        """Move the records of each chunk to their positions by a digit."""
+        """The phase that moves the records of each chunk to their positions by a digit."""
         first = self.passes
 
         def body(task: _Chunk) -> None:
-            """Move a chunk's records to where their digit belongs; nothing where the whole row has one digit."""
+            """Move a chunk's records to the positions of their digits; nothing if the whole row has one digit."""
             fn, number = task.fn, task.pass_number(_MOVING)
             shift = (number - first) * RADIX_BITS
             positions = fn.alloca(sorter.counter, RADIX, align=64)
@@ -305,7 +305,7 @@ class _Parallel:
         return self._tasks("sort_move_by_digits", body)
 
     def finish(self) -> Phase:
-        """Write the results."""
+        """The phase that writes the results."""
         plan, record = self.plan, self.plan.records[-1]
         plain = _plain(plan)
 
@@ -338,7 +338,7 @@ class _Chunk:
         self.begin = self.chunk * parallel.chunk
         end = self.begin + parallel.chunk
         self.end = self.fn.select(end < plan.length, end, self.fn.i64(plan.length))
-        # The row's first element, in the arrays.
+        # The offset of the row's first element in the arrays.
         self.base = (self.row // plan.inner) * (plan.length * plan.inner) + self.row % plan.inner
 
     def make(self, plain: _Plain) -> None:
@@ -347,16 +347,16 @@ class _Chunk:
         plain.make(self.rows, self.base, self.begin, self.end, now, self.exception(self.chunk))
 
     def moved_address(self, passes: Value) -> Value:
-        """Where it stands how many of the first ``passes`` digits moved the row's records."""
+        """The address of the number of those among the first ``passes`` passes that have moved the row's records."""
         passes_of_rows = self.fn.at(self.rows.scratch, I8, self.parallel.layout.passes)
         return self.fn.at(passes_of_rows, I64, self.row + passes * self.rows.plan.rows + _MOVED)
 
     def moved(self, passes: Value) -> Value:
-        """How many of the first digits moved the row's records."""
+        """The number of those among the first ``passes`` passes that have moved the row's records."""
         return self.fn.load(I64, self.moved_address(passes))
 
     def pass_number(self, counter: int) -> Value:
-        """The number of this pass, from the counter of this phase."""
+        """The number of this pass, from the counter that the phase reads."""
         first = self.fn.at(self.rows.scratch, I8, self.parallel.layout.passes)
         return self.fn.load(I64, self.fn.at(first, I64, counter))
 
@@ -372,7 +372,7 @@ class _Chunk:
         return self.fn.at(counts, I8, (self.row * self.rows.plan.chunks + chunk) * COUNTS_BYTES)
 
     def buffer(self, moved: Value) -> Value:
-        """Where the row's records are after so many moves: in the source, then in either buffer alternately."""
+        """The address of the row's records after ``moved`` moves: the source, then the two buffers in turn."""
         fn, plan, layout = self.fn, self.rows.plan, self.parallel.layout
         type = plan.records[0].type
         start = self.row * plan.length
@@ -386,12 +386,12 @@ class _Chunk:
         return fn.select(odd, first, fn.select(moved.eq(0), source, second))
 
     def exception(self, chunk: Value) -> Value:
-        """Where it stands whether a chunk of this row has an exception among its keys."""
+        """The address of the byte that says whether a chunk of this row has an exception among its keys."""
         exceptions = self.fn.at(self.rows.scratch, I8, self.parallel.layout.exceptions)
         return self.fn.at(exceptions, I8, self.row * self.rows.plan.chunks + chunk)
 
     def by_exceptions(self, key: SortKey, write: Callable[[bool], None]) -> None:
-        """Write code for rows with exceptions and for rows without, where a key has some."""
+        """Write code for rows with exceptions and code for rows without, if the key can have exceptions."""
         fn = self.fn
         if not has_exceptions(key):
             write(False)
@@ -402,7 +402,7 @@ class _Chunk:
         fn.if_else(loop.results[0].ne(0), lambda: write(True), lambda: write(False))
 
     def positions(self, sorter: RecordSorter, target: Value) -> Value:
-        """Work out where this chunk's records of each digit go; gives whether all of the row have the same digit."""
+        """Compute the positions of this chunk's records by digit; gives whether the whole row has one digit."""
         fn, plan = self.fn, self.rows.plan
         largest = fn.alloca(sorter.counter)
         chunks = self.counts(fn.i64(0)), self.chunk, fn.i64(plan.chunks)

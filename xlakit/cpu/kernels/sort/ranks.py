@@ -64,7 +64,7 @@ class _Ranks:
         self.fn = fn
         self.length = plan.length
         groups = _groups(plan.order)
-        # Where there is room the index stands below the keys, so that no two are equal.
+        # If it fits, the index is below the keys, so that no two are equal.
         self.index_bits = (plan.length - 1).bit_length()
         width = sum(8 * k.kind.byte_width for k in groups[0]) + self.index_bits
         self.is_unique = len(groups) == 1 and width <= 64
@@ -98,7 +98,7 @@ class _Ranks:
         return ordered_bits(self.fn, key, stored, exceptions=True)
 
     def count(self) -> None:
-        """Count, for each element, the elements before it. What stands in the padding does not matter."""
+        """Count, for each element, the elements before it. The contents of the padding do not matter."""
         fn, lanes = self.fn, self.lanes
         block = vector(self.type, lanes)
         steps = fn.constant(block, 0)

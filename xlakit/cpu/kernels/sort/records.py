@@ -1,4 +1,4 @@
-"""Code that makes records of elements, takes them apart again, and sorts them by the digits of their keys."""
+"""Code that makes records of elements, unpacks them, and sorts them by the digits of their keys."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ from xlakit.passes.analysis.sort_order import Part, SortKey
 
 
 def field_of(field: Field, record: Value) -> Value:
-    """What a field of a record holds."""
+    """The contents of a field of a record."""
     return narrowed(record >> field.offset, integer(field.bits))
 
 
 def element_part(fn: Function, record: Record, field: Field, value: Value) -> Value:
-    """The bits in memory that a field of a record stands for."""
+    """The bits in memory of the element (or part) that a field of a record has."""
     key, stored = record.key(field), field_of(field, value)
     return stored if key is None else restored_bits(key, stored)
 
@@ -38,7 +38,7 @@ def element_part(fn: Function, record: Record, field: Field, value: Value) -> Va
 def make_record(fn: Function, record: Record, element: Callable[[int], Value], index: Value) -> tuple[Value, Value]:
     """The record of one element: ``element(k)`` gives the bits of operand k, ``index`` is its position in the row.
 
-    Also gives whether a key of it is an exception (-0 or NaN) to the order of the record's bits.
+    Also gives whether one of its keys is an exception (-0 or NaN) to the order of the record's bits.
     """
     loaded: dict[int, Value] = {}
     exception = fn.constant(I1, 0)
@@ -66,7 +66,7 @@ def take_apart(
     value: Value,
     gather: Callable[[int, Value], Value],
 ) -> list[Value]:
-    """The bits of each operand's element, from its record; ``gather(k, index)`` gives one that is not in it."""
+    """The bits of each operand's element, from its record; ``gather(k, index)`` gives an element that is not in it."""
     index_field = record.find_field(INDEX)
     index = None if index_field is None else narrowed(field_of(index_field, value), I64)
     found: list[Value] = []
@@ -85,7 +85,7 @@ def take_apart(
 
 
 class RecordSorter:
-    """Calls of what sorts records of one layout."""
+    """Calls the functions that sort records of one layout."""
 
     def __init__(self, module: Module, record: Record, length: int) -> None:
         self.module = module
@@ -94,11 +94,11 @@ class RecordSorter:
         self._sorts: dict[bool, Function] = {}
 
     def count(self, fn: Function, key: SortKey, *arguments: Value, exceptions: bool) -> None:
-        """Add up how often each digit is there, as CountDigits says."""
+        """Write a call of CountDigits."""
         common.call(fn, CountDigits.of(self.record, key, exceptions=exceptions, counter=self.counter), *arguments)
 
     def move(self, fn: Function, key: SortKey, *arguments: Value, exceptions: bool) -> None:
-        """Move records to the positions of their digits, as MoveByDigit says."""
+        """Write a call of MoveByDigit."""
         common.call(fn, self._mover(key, exceptions), *arguments)
 
     def _mover(self, key: SortKey, exceptions: bool) -> MoveByDigit:
@@ -107,10 +107,10 @@ class RecordSorter:
     def sort(
         self, fn: Function, source: Value, first: Value, second: Value, count: Value, exception: Value | None = None
     ) -> Value:
-        """Sort records, stably; gives in which of the three buffers they are then.
+        """Sort records, stably; gives the one of the three buffers that has them afterwards.
 
-        ``source`` is only read, unless it is ``second`` as well. ``exception``: whether there is one among the keys;
-        without it there may be some.
+        ``source`` is only read, unless it is ``second`` as well. ``exception``: whether one of the keys is an
+        exception; without it, some may be.
         """
 
         def call(exceptions: bool) -> list[Value]:
@@ -143,12 +143,12 @@ class RecordSorter:
 
 
 def load_record(fn: Function, record: Record, records: Value, index: Value) -> Value:
-    """Record ``index`` of an array of them."""
+    """Record ``index`` of an array."""
     return fn.load(record.type, fn.at(records, record.type, index), align=min(8, record.bytes))
 
 
 class Rows:
-    """The arrays of a sort as code sees them: element ``index`` of the row that begins at ``base``."""
+    """The arrays of a sort as the code accesses them: element ``index`` of the row that begins at ``base``."""
 
     def __init__(self, fn: Function, plan: SortPlan, table: Value) -> None:
         self.fn = fn
@@ -166,11 +166,11 @@ class Rows:
         store_raw(self.fn, bits, self.outputs[operand], base + index * self.plan.inner)
 
     def record(self, record: Record, base: Value, index: Value) -> tuple[Value, Value]:
-        """The record of an element, and whether it has an exception among its keys."""
+        """The record of an element, and whether one of its keys is an exception."""
         return make_record(self.fn, record, lambda k: self.load(k, base, index), index)
 
     def unpack(self, record: Record, value: Value, base: Value, index: Value) -> None:
-        """Write the element that a record stands for as element ``index`` of the results."""
+        """Write the element of a record as element ``index`` of the results."""
         plan = self.plan
         found = take_apart(self.fn, record, plan.kinds, value, lambda k, i: self.load(k, base, i))
         for operand, bits in enumerate(found):

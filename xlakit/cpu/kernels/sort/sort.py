@@ -1,6 +1,6 @@
 """Sort: the kernels of HLO's sort.
 
-``plan_sort`` decides, ``emit_sort`` writes the task functions; ``sort_kernel`` does both for an instruction.
+``plan_sort`` chooses the method, ``emit_sort`` writes the task functions; ``sort_kernel`` does both for an instruction.
 """
 
 from __future__ import annotations
@@ -47,10 +47,9 @@ def sort_kernel(module: Module, instruction: Instruction) -> Kernel:
 def emit_sort(module: Module, plan: SortPlan, less: Less) -> list[Phase]:
     """Write the task functions of a sort; they run in this order, each when the one before has ended.
 
-    Their table holds the operands, the results and the scratch memory of ``plan.scratch_bytes`` bytes, aligned to 64.
-    Result k may have the memory of operand k where ``plan.in_place[k]``; nothing else may overlap.
-    ``less(fn, first, second)`` writes the comparator's result for two elements of each operand, where the plan has
-    no order.
+    Their table has the operands, the results and the scratch memory of ``plan.scratch_bytes`` bytes, aligned to 64.
+    Result k may have the memory of operand k if ``plan.in_place[k]``; nothing else may overlap. ``less(fn, first,
+    second)`` writes the comparator's result for two elements of each operand; it is used if the plan has no order.
     """
     check_plan(plan)
     match plan.method:
@@ -67,7 +66,7 @@ def emit_sort(module: Module, plan: SortPlan, less: Less) -> list[Phase]:
 
 
 def check_plan(plan: SortPlan) -> None:
-    """Raise InternalError where a row or its records would not have the memory that the plan has for them."""
+    """Raise InternalError for a plan whose code would access memory outside of its rows, records or scratch."""
     if plan.method is Method.NOTHING:
         return
     shared = plan.method is Method.PARALLEL_RADIX
@@ -104,7 +103,7 @@ def _positions(plan: SortPlan) -> list[Field]:
 
 
 def _keeps_what_it_reads(plan: SortPlan) -> bool:
-    """Whether no result lies where its operand does that is gathered when the order is known."""
+    """Whether no result has the memory of an operand whose elements are gathered after the order is known."""
     if plan.method not in (Method.RADIX, Method.PARALLEL_RADIX):
         return True
     last = plan.records[-1] if plan.records else None
@@ -115,7 +114,7 @@ def _keeps_what_it_reads(plan: SortPlan) -> bool:
 
 
 def comparator_less(comparator: Computation, kinds: Sequence[PrimitiveType]) -> Less:
-    """How to write a call of a comparator on elements of these types."""
+    """Gives the function that writes a call of a comparator for elements of these types."""
     taken = [p.shape.element_type for p in comparator.parameters]
 
     def less(fn: Function, first: Sequence[Stored], second: Sequence[Stored]) -> Value:

@@ -1,11 +1,11 @@
-"""The first elements of each row in sorted order, and where they were: TopK, and sorts of which no more is wanted.
+"""The first elements of each row in sorted order, and their positions: TopK, and sorts whose other results are unused.
 
-A few are collected in a short sorted list in one pass over the row; blocks of elements that are all behind the last one
-of the list cost a comparison each. For many, the row's elements are counted by the first bits of their keys, which
-tells where the last one must be; only those up to there are sorted.
+Few elements are collected in a short sorted list in one pass over the row; blocks of elements that are all behind the
+last one of the list cost a comparison each. For many, the row's elements are counted by the first bits of their keys,
+which bounds the last element wanted; only elements up to the bound are sorted.
 
-The last elements in sorted order are the first ones in the opposite order of the row read backwards: so what is equal
-stays as it was, too.
+The last elements in sorted order are the first ones in the opposite order of the row read backwards; this also keeps
+the order of equal elements.
 """
 
 from __future__ import annotations
@@ -40,14 +40,15 @@ from xlakit.passes.analysis.cost_model import cost_model
 from xlakit.passes.analysis.sort_order import SortKey
 from xlakit.passes.simplify.sorts import is_index, partial_sort
 
-# Up to so many elements are collected in a list that new ones are inserted into.
+# Up to this many elements are collected in a list, by insertion.
 FEW = knob("top_k.few", 32, 0, 3)
-# From so many elements on a few long rows are cut up between tasks, into chunks that are long against what is found in
-# each of them, and sorted again together. Of f32[4000000] the first 20 take 0.83 of the time on two threads, the first
-# 2000 a quarter.
+# Few rows of at least this length are divided among tasks, into chunks that are long against the number of elements
+# found in each of them; these elements are then sorted together. Of f32[4000000] the first 20 take 0.83 of the time on
+# two threads, the first 2000 a quarter.
 LONG_ROW = knob("top_k.long_row", 1 << 17, 40, 300)
 CHUNK = knob("top_k.chunk", 1 << 16, 64, 320)
-# If more than one in so many elements of a chunk is selected, too many chunks have selected elements.
+# Rows are not divided if more than one in this many elements of a chunk is wanted: too many elements would be sorted
+# again.
 WANTED_OF_CHUNK = knob("top_k.wanted_of_chunk", 32, 2)
 
 
@@ -65,7 +66,7 @@ class Method(Enum):
 
 
 class Column(NamedTuple):
-    """What is given of the elements found: those of an array at their positions, or these positions (INDEX)."""
+    """A result: the elements of an array at the positions found, or these positions (INDEX)."""
 
     kind: PrimitiveType
     array: int
@@ -75,8 +76,9 @@ class Column(NamedTuple):
 class TopKPlan:
     """How the first ``k`` elements of rows are found, or the ``last`` ones.
 
-    key: what the first elements are by, and so for the last ones the opposite of what rows would be sorted by; its
-    operand is the number of its array. arrays: how many are given. columns: what the results are.
+    key: the key by which the wanted elements are first; for the last elements, the opposite of the key that rows are
+    sorted by. Its operand is the number of its array. arrays: the number of arrays given. columns: the contents of the
+    results.
     """
 
     method: Method
@@ -92,12 +94,12 @@ class TopKPlan:
 
     @property
     def chunks(self) -> int:
-        """In how many tasks a row is cut up."""
+        """The number of tasks that share a row."""
         return self.tasks // self.rows if self.method in (Method.CHUNKED_LIST, Method.CHUNKED_SORT) else 1
 
     @property
     def buffer_bytes(self) -> int:
-        """The memory that a task has for sorting, twice: that of records of all elements that it goes through."""
+        """The bytes of one of a task's two buffers for sorting: of records of all elements that the task reads."""
         return -(-self.length // self.chunks) * self.record.bytes
 
     @property
@@ -106,7 +108,7 @@ class TopKPlan:
         return _record_layout(self.key, self.length)
 
     def common(self, function: type[_RowFunction]) -> _RowFunction:
-        """A common function that goes over the rows' keys or over records, for the types of this plan."""
+        """A common function over the keys of rows or over records, for the types of this plan."""
         key, record = self.key, self.record
         return function(
             kind=key.kind,
@@ -120,9 +122,9 @@ class TopKPlan:
 
     @property
     def cost(self) -> float:
-        """About how many nanoseconds it takes on one processor."""
+        """The estimated nanoseconds on one processor."""
         if self.method in (Method.SORT, Method.CHUNKED_SORT):
-            # Of rows that are long against k most elements are compared only.
+            # In rows that are long against k, most elements are only compared.
             cycles = min(12.0 * self.length + 60.0 * self.k, 2.0 * self.length + 600.0 * self.k)
         else:
             cycles = self.length * 0.4 * self.key.kind.byte_width + self.k * 120.0
@@ -141,7 +143,7 @@ def _record_layout(key: SortKey, length: int) -> Record:
 
 
 def plan_top_k(op: TopK, operand: Shape) -> TopKPlan:
-    """How to find the first elements in TopK's total order.
+    """The plan of a TopK, by its total order.
 
     Raises DeclinedError for types without an order, ShapeError for shapes without a size.
     """
@@ -153,7 +155,7 @@ def plan_top_k(op: TopK, operand: Shape) -> TopKPlan:
 
 
 def plan_partial_sort(computation: Computation) -> TopKPlan | None:
-    """How to do a fusion that sorts rows and takes their first or last elements; None where it does something else."""
+    """The plan of a fusion that sorts rows and takes their first or last elements; None for others."""
     found = partial_sort(computation)
     if found is None:
         return None
@@ -211,8 +213,8 @@ def emit_partial_sort(module: Module, computation: Computation) -> Kernel | None
 def emit_top_k(module: Module, plan: TopKPlan) -> list[Phase]:
     """Write the task functions, which run one after another.
 
-    Their table holds the arrays given, the results and the scratch memory of ``plan.scratch_bytes`` bytes, aligned to
-    64. Results may not have the memory of what is given.
+    Their table has the arrays given, the results and the scratch memory of ``plan.scratch_bytes`` bytes, aligned to 64.
+    Results may not have the memory of the arrays given.
     """
     check_plan(plan)
     match plan.method:
@@ -229,7 +231,7 @@ def emit_top_k(module: Module, plan: TopKPlan) -> list[Phase]:
 
 
 def check_plan(plan: TopKPlan) -> None:
-    """Raise InternalError where lists or the memory for sorting would be too short."""
+    """Raise InternalError if lists or the buffers for sorting would be too short."""
     if plan.method is Method.NOTHING:
         return
     chunked = plan.method in (Method.CHUNKED_LIST, Method.CHUNKED_SORT)
@@ -248,10 +250,10 @@ def check_plan(plan: TopKPlan) -> None:
 
 
 class _Arrays:
-    """The arrays given and the results as code sees them, and the functions that go over rows.
+    """The arrays given and the results as the code accesses them, and calls of the functions over rows.
 
-    Where an element stands in its row is said by its rank in reading order: rows are read from their last elements on
-    where these are wanted.
+    The position of an element in its row is given by its rank in reading order: rows are read backwards if their last
+    elements are wanted.
     """
 
     def __init__(self, fn: Function, plan: TopKPlan) -> None:
@@ -263,16 +265,16 @@ class _Arrays:
         self.scratch = pointers[-1]
 
     def row(self, row: Value) -> Value:
-        """The row's keys."""
+        """The address of the row's keys."""
         return self.fn.at(self.given[self.plan.key.operand], raw_type(self.plan.key.kind), row * self.plan.length)
 
     def keep(self, row: Value, begin: Value, end: Value, records: Value) -> None:
-        """Keep the records of the first elements of a range of ranks."""
+        """Store the records of the first elements of a range of ranks."""
         plan, fn = self.plan, self.fn
         common.call(fn, plan.common(KeepFirst), self.row(row), fn.i64(plan.length), begin, end, fn.i64(plan.k), records)
 
     def sorted(self, sorter: RecordSorter, row: Value, begin: Value, end: Value, own: Value) -> Value:
-        """Records in a task's memory, the first of them those of the first elements of a range of ranks, in order."""
+        """The address of a range's records, in a task's memory: the first ``k`` of them are the first, in order."""
         plan, fn = self.plan, self.fn
         found = fn.alloca(I64)
         where = self.row(row), fn.i64(plan.length), begin, end
@@ -295,7 +297,7 @@ class _Arrays:
 
 
 def _emit_list(module: Module, plan: TopKPlan) -> Phase:
-    """Each row in one task."""
+    """The phase that finds the first elements of each row in one task."""
     fn = kernel_function(module, "top_k_rows")
     fn.effort = Effort.CODE
     arrays = _Arrays(fn, plan)
@@ -308,7 +310,7 @@ def _emit_list(module: Module, plan: TopKPlan) -> Phase:
 
 
 def _emit_chunks(module: Module, plan: TopKPlan) -> Phase:
-    """The first elements of each chunk of a row."""
+    """The phase that finds the first elements of each chunk of a row."""
     fn = kernel_function(module, "top_k_chunks")
     fn.effort = Effort.LITTLE
     arrays = _Arrays(fn, plan)
@@ -321,7 +323,7 @@ def _emit_chunks(module: Module, plan: TopKPlan) -> Phase:
 
 
 def _emit_joined(module: Module, plan: TopKPlan) -> Phase:
-    """The first of what a row's chunks gave; they stay in the first chunk's list."""
+    """The phase that joins the lists of a row's chunks in the first chunk's list, and writes the results."""
     fn = kernel_function(module, "top_k_join")
     fn.effort = Effort.LITTLE
     arrays = _Arrays(fn, plan)
@@ -335,7 +337,7 @@ def _emit_joined(module: Module, plan: TopKPlan) -> Phase:
 
 
 def _emit_sorted(module: Module, plan: TopKPlan) -> Phase:
-    """Sort those elements of each row that may be among the first."""
+    """The phase that sorts those elements of each row that may be among the first."""
     sorter = RecordSorter(module, plan.record, plan.length)
     fn = kernel_function(module, "top_k_sorted")
     fn.effort = Effort.CODE
@@ -348,7 +350,7 @@ def _emit_sorted(module: Module, plan: TopKPlan) -> Phase:
 
 
 def _emit_sorted_chunks(module: Module, plan: TopKPlan) -> Phase:
-    """Sort those elements of each chunk of a row that may be among its first; these are put into a list."""
+    """The phase that sorts those elements of each chunk that may be among its first, and copies these to a list."""
     sorter = RecordSorter(module, plan.record, plan.length)
     fn = kernel_function(module, "top_k_sorted_chunks")
     fn.effort = Effort.LITTLE
@@ -365,7 +367,7 @@ def _emit_sorted_chunks(module: Module, plan: TopKPlan) -> Phase:
 
 
 def _emit_sorted_again(module: Module, plan: TopKPlan) -> Phase:
-    """Sort what a row's chunks gave."""
+    """The phase that sorts the lists of a row's chunks together, and writes the results."""
     sorter = RecordSorter(module, plan.record, plan.length)
     fn = kernel_function(module, "top_k_sorted_again")
     fn.effort = Effort.CODE
@@ -381,7 +383,7 @@ def _emit_sorted_again(module: Module, plan: TopKPlan) -> Phase:
 
 
 def _chunk(plan: TopKPlan, task: Value) -> tuple[Value, Value, Value]:
-    """The row of a task that has a chunk of it, and the ranks it begins and ends with."""
+    """The row of a task that has a chunk of it, and the ranks at which the chunk begins and ends."""
     row, chunk = task // plan.chunks, task % plan.chunks
     begin, end = (part * plan.length // plan.chunks for part in (chunk, chunk + 1))
     return row, begin, end

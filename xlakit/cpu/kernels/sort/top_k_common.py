@@ -1,7 +1,7 @@
-"""The loops of finding a row's first elements, as functions that programs share: they depend on types alone.
+"""The loops that find a row's first elements, as common functions: their code depends only on types.
 
-The rank of an element says when it is read: rows are read from the first element on, or from the last one where the
-last elements in order are wanted.
+The rank of an element is its number in reading order: rows are read from the first element on, or backwards from the
+last one if the last elements in sorted order are wanted.
 """
 
 from __future__ import annotations
@@ -16,16 +16,17 @@ from xlakit.data.primitive import PrimitiveType
 from xlakit.dataclass import dataclass
 from xlakit.passes.analysis.sort_order import NanOrder, SortKey
 
-# So many elements are compared at once with the last one of the list.
+# The number of elements compared at once with the last one of the list.
 BLOCK = 64
-# How many of a key's first bits many elements are counted by.
+# The number of first bits of keys by which many elements are counted.
 COUNTED_BITS = 12
-# One block in so many is counted first, where there are as many times as many elements as are wanted, squared.
+# One block in this many is counted first, if there are at least the square of this times as many elements as are
+# wanted.
 SAMPLED = 8
-# Where more than one in so many of these have the same first bits as the last one wanted, more bits are looked at: to
-# sort their records would take longer than to count the sample again.
+# If the sample has more than the wanted elements and one in this many of all its elements up to the bound, more bits
+# are examined: to sort the records of so many would take longer than to count the sample again.
 SURPLUS = 32
-# How many bits of keys are loaded at once where their range is looked for: a line of a cache.
+# The bits of the keys loaded at once to find their range: a cache line.
 RANGE_BITS = 512
 
 
@@ -33,9 +34,9 @@ RANGE_BITS = 512
 class RowKeys:
     """A common function over the keys of a row, or over records of elements.
 
-    kind, descending, nan, zeros_equal: the type of the keys and their order, as in :class:`SortKey`.
-    record_bits, rank_bits: the size of a record, and of the element's rank in it, which is below the element's key.
-    last: whether rows are read from their last elements on.
+    kind, descending, nan, zeros_equal: the type of the keys and their order, as in :class:`SortKey`. record_bits,
+    rank_bits: the size of a record, and of the element's rank in it, which is below the element's key. last: whether
+    rows are read backwards.
     """
 
     family: ClassVar[str]
@@ -60,34 +61,34 @@ class RowKeys:
         return integer(self.record_bits)
 
     def index(self, length: Value | int, rank: Value) -> Value:
-        """Where in its row the element of a rank stands."""
+        """The position in its row of the element with a rank."""
         return length - 1 - rank if self.last else rank
 
     def bits(self, fn: Function, row: Value, length: Value, rank: Value) -> Value:
-        """The bits of the element of a rank."""
+        """The bits of the element with a rank."""
         return load_raw(fn, self.kind, row, self.index(length, rank))
 
     def ordered(self, fn: Function, bits: Value) -> Value:
-        """Unsigned integers of which the least is that of the first element."""
+        """Unsigned integers in the order of elements: the first element has the least one."""
         return ordered_bits(fn, self.key, stored_bits(self.key, bits), exceptions=True)
 
     def load(self, fn: Function, records: Value, index: Value | int) -> Value:
-        """A record of an array of them."""
+        """A record of an array."""
         return fn.load(self.type, fn.at(records, self.type, index), align=8)
 
     def ahead(
         self, fn: Function, row: Value, length: Value, start: Value, bound: Value, *, inclusive: bool = False
     ) -> Value:
-        """A bit for each rank of a block: whether its key is before a bound, of the type of :meth:`ordered`.
+        """A bit for each rank of a block: whether its key is before a bound, which is in the form of :meth:`ordered`.
 
-        inclusive: or is the bound.
+        inclusive: or equals the bound.
         """
         type = raw_type(self.kind)
         first = self.index(length, start + (BLOCK - 1)) if self.last else start
         elements = fn.load(vector(type, BLOCK), fn.at(row, type, first))
         keys, bounds = _signed(self.ordered(fn, elements)), fn.splat(_signed(bound), BLOCK)
         found = (keys <= bounds if inclusive else keys < bounds).bits_as(integer(BLOCK))
-        # The rank of the last lane may come first.
+        # In a row that is read backwards, the last lane has the first rank.
         return fn.intrinsic("llvm.bitreverse", I64, found) if self.last else found
 
     def insert_function(self, fn: Function) -> Function:
@@ -117,7 +118,7 @@ class RowKeys:
 class KeepFirst(RowKeys):
     """``void(ptr row, i64 length, i64 begin, i64 end, i64 k, ptr records)``: the first ``k`` elements of some ranks.
 
-    Their records stand in ``records`` then, in order. The range must have as many ranks.
+    Afterwards, ``records`` has their records in order. The range must have at least ``k`` ranks.
     """
 
     family: ClassVar[str] = "top_k_keep"
@@ -149,13 +150,13 @@ class KeepFirst(RowKeys):
 
 
 def _signed(ordered: Value) -> Value:
-    """Signed integers that order as unsigned ones: processors compare vectors of these."""
+    """Signed integers in the order of unsigned ones: processors compare vectors of signed integers."""
     return ordered ^ (-1 << (ordered.type.element.bits - 1))
 
 
 @dataclass(frozen=True, slots=True)
 class JoinFirst(RowKeys):
-    """``void(ptr records, i64 lists, i64 k)``: the first ``k`` records of lists of as many, put into the first one."""
+    """``void(ptr records, i64 lists, i64 k)``: join sorted lists of ``k`` records; the first list has the result."""
 
     family: ClassVar[str] = "top_k_join"
     parameters: ClassVar[Sequence[Type]] = (PTR, I64, I64)
@@ -172,8 +173,8 @@ class JoinFirst(RowKeys):
 class CollectFirst(RowKeys):
     """``void(ptr row, i64 length, i64 begin, i64 end, i64 k, ptr records, ptr count)``: candidates for the first.
 
-    These are at least the first ``k`` elements of the range of ranks: their ``count`` records, in the order of ranks.
-    There must be room for all.
+    These are at least the first ``k`` elements of the range of ranks: their ``count`` records are written in the order
+    of ranks. ``records`` must have room for all ranks.
     """
 
     family: ClassVar[str] = "top_k_collect"
@@ -182,9 +183,10 @@ class CollectFirst(RowKeys):
     def write(self, fn: Function) -> None:
         """Write its body.
 
-        Elements are counted by the first bits of their keys until it is known which hold ``k``. Of many, one block in
-        eight is counted first: what holds ``k`` of these holds as many of all, and eight times as many as a rule. Where
-        it holds a fourth of all, because the row is in an order that blocks are no sample of, all are counted.
+        Elements are counted by the first bits of their keys, which gives a bound that at least ``k`` elements are not
+        behind. Of many elements, one block in eight is counted first: a bound for ``k`` elements of this sample holds
+        for as many of all, and usually for eight times as many. If the sample's bound admits more than a fourth of all
+        elements, because blocks are no sample of the row's order, all elements are counted.
         """
         _, _, begin, end, k, _, count = fn.parameters
         counts = fn.alloca(I64, self._digits + 1, align=64)
@@ -221,10 +223,10 @@ class CollectFirst(RowKeys):
         return _Part(fn.i64(0), fn.i64(self._bits), fn.i64(0), end - begin)
 
     def _bound_of_sample(self, fn: Function, counts: Value) -> Value:
-        """A key such that ``k`` elements of the sample have it or one before, and not many more where they differ.
+        """A key that ``k`` elements of the sample have or are before, and not many more if their keys differ.
 
-        A part of all keys that many elements of the sample have is divided again: the keys of rows that hold few
-        numbers, or are in order, differ little in their first bits.
+        A part of all keys that many elements of the sample have is divided again: the keys of rows that have few
+        different numbers, or are in order, have similar first bits.
         """
         _, _, begin, end, k, *_ = fn.parameters
         enough = k + (end - begin) // (SAMPLED * SURPLUS)
@@ -237,12 +239,12 @@ class CollectFirst(RowKeys):
             part = _Part(*step.carried)
             low, bits = self._range(fn, part)
             narrow = part._replace(low=low, bits=bits)
-            # All have the same key where there are no bits left.
+            # If no bits are left, all have the same key.
             step.next(*fn.if_else(bits > 0, lambda: self._counted(fn, counts, SAMPLED, narrow), lambda: narrow))
         return _Part(*step.results).greatest
 
     def _range(self, fn: Function, part: _Part) -> Sequence[Value]:
-        """The least key that elements of the sample have of a part, and in how many bits they differ from it."""
+        """The least key in a part that elements of the sample have, and the number of bits in which others differ."""
         row, length, begin, end, *_ = fn.parameters
         type = raw_type(self.kind)
         lanes = min(BLOCK, RANGE_BITS // type.bits)
@@ -254,7 +256,7 @@ class CollectFirst(RowKeys):
             with fn.loop(0, BLOCK // lanes, carried=blocks.carried, hints=NO_UNROLL) as loop:
                 elements = fn.load(vector(type, lanes), fn.at(row, type, first + loop.index * lanes))
                 distance = self.ordered(fn, elements) - low
-                # Keys before the part wrap round to great distances.
+                # Keys before the part wrap around to great distances.
                 within = distance.compare("ule", past)
                 least, greatest = loop.carried
                 loop.next(
@@ -268,7 +270,7 @@ class CollectFirst(RowKeys):
         return part.low + least, 64 - fn.intrinsic("llvm.ctlz", I64, greatest - least, fn.constant(I1, 0))
 
     def _counted(self, fn: Function, counts: Value, every: int, part: _Part) -> _Part:
-        """The first division of a part of all keys with which there are ``k`` elements; of one block of some."""
+        """Divide a part of all keys and count, in one block of ``every``; gives the division with element ``k``."""
         row, length, begin, end, k, *_ = fn.parameters
         is_first = part.bits.constant is not None
         bits = fn.i64(self._shift) if is_first else part.bits - part.bits.umin(COUNTED_BITS)
@@ -279,7 +281,7 @@ class CollectFirst(RowKeys):
                 key = narrowed(self.ordered(fn, self.bits(fn, row, length, loop.index)), I64)
                 digit = (key - part.low) >> bits
                 if not is_first:
-                    # Keys outside the part wrap round to digits behind all of its own.
+                    # Keys outside of the part wrap around to digits beyond all of its own.
                     digit = digit.umin(self._digits)
                 address = fn.at(counts, I64, digit)
                 fn.store(fn.load(I64, address) + 1, address)
@@ -298,34 +300,34 @@ class CollectFirst(RowKeys):
         return _Part(part.low + (digit << bits), bits, before, within)
 
     def _record(self, fn: Function, rank: Value) -> tuple[Value, Value]:
-        """The record of the element of a rank, and its bits."""
+        """The record of the element with a rank, and the element's bits."""
         row, length, *_ = fn.parameters
         bits = self.bits(fn, row, length, rank)
         stored = narrowed(stored_bits(self.key, bits), self.type) << self.rank_bits
         return stored | narrowed(rank, self.type), bits
 
     def _collected(self, fn: Function, begin: Value, bound: Value, position: Value) -> Value:
-        """Write the records of the ranks from one on whose keys are the bound or before; gives where they end."""
+        """Write the records of ranks from ``begin`` on with keys up to the bound; gives the position after them."""
         records = fn.parameters[5]
         limit = narrowed(bound, raw_type(self.kind))
         with fn.loop(begin, fn.parameters[3], carried=[position]) as loop:
             (at,) = loop.carried
             record, bits = self._record(fn, loop.index)
-            # It is written in any case, and overwritten by the next one if it does not count.
+            # The record is always written; the next one overwrites it if its key is behind the bound.
             store_raw(fn, record, records, at)
             loop.next(at + self.ordered(fn, bits).compare("ule", limit).cast("zext", I64))
         return loop.results[0]
 
     def _collected_in_blocks(self, fn: Function, bound: Value, most: Value) -> Value:
-        """The same for all ranks, where few count: blocks of which none does cost some comparisons.
+        """As ``_collected``, for all ranks if few are collected: blocks without any cost some comparisons.
 
-        Once there are ``k``, no more that equal the bound are among the first. Where there are more than the most, some
-        may be missing.
+        Once there are ``k`` records, elements that equal the bound are no more collected. If there are more than
+        ``most``, some may be missing.
         """
         _, _, begin, end, k, *_ = fn.parameters
         blocks = (end - begin) // BLOCK
         block, at = self._blocks(fn, (fn.i64(0), fn.i64(0)), blocks, bound, k - 1, inclusive=True)
-        # There are k then, as the sample alone has so many. No key is before the least one.
+        # Now there are ``k``, as the sample alone has so many. No key is before the bound 0.
         is_over = bound.eq(0)
         _, at = self._blocks(fn, (block, at), fn.select(is_over, block, blocks), bound, most, inclusive=False)
         rest = fn.select(is_over, end, begin + blocks * BLOCK)
@@ -334,7 +336,7 @@ class CollectFirst(RowKeys):
     def _blocks(
         self, fn: Function, state: Sequence[Value], blocks: Value, bound: Value, most: Value, *, inclusive: bool
     ) -> Sequence[Value]:
-        """Go through blocks, from one and the position of its records on, while there are no more than the most."""
+        """Go through blocks, from one and the position of its records on, while there are no more than ``most``."""
         row, length, begin, _, _, records, _ = fn.parameters
         limit = narrowed(bound, raw_type(self.kind))
 
@@ -355,9 +357,9 @@ class CollectFirst(RowKeys):
 
 
 class _Part(NamedTuple):
-    """The keys of 2^bits from a low one on, as 64 bits each.
+    """A range of 2^bits keys from a low one on, each as 64 bits.
 
-    before, within: how many of the elements counted have keys before these, and how many have them.
+    before, within: the number of counted elements with keys before the range, and with keys in the range.
     """
 
     low: Value
@@ -367,5 +369,5 @@ class _Part(NamedTuple):
 
     @property
     def greatest(self) -> Value:
-        """The last one of the keys, where there are fewer than 2^64."""
+        """The last key of the range, if it has fewer than 2^64 keys."""
         return self.low + ~(self.low.function.i64(-1) << self.bits)
