@@ -1,1 +1,1 @@
-"""What passes find out about programs: costs, roundings, orders of comparators."""
+"""Analyses of HLO: loops and trip counts, costs, traffic of collectives, roundings, the meaning of comparators."""

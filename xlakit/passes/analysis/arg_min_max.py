@@ -1,4 +1,4 @@
-"""Which computations choose the greatest or the least of two elements, and its position."""
+"""Recognizes reducers of arg-min and arg-max: they choose the greater or lesser of two elements, and its position."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from xlakit.ops.elementwise.unary import Not
 
 
 def arg_min_max_of(computation: Computation) -> Maximum | Minimum | None:
-    """Maximum or minimum where a computation of (element, position) pairs returns the pair of that one.
+    """Maximum or Minimum if a reducer of two (element, position) pairs returns the pair of that element; else None.
 
-    NaN goes before all others, and the first of equals before those after it. As the computation may do no more than
-    compare elements with elements and positions with positions, it is enough to see what it does for each order of two.
+    NaN wins over all other elements, and of equal elements the first. The reducer may only compare elements with
+    elements and positions with positions, so evaluating it once for each order of two elements decides.
     """
     parameters = computation.parameters
     if len(parameters) != 4 or not isinstance(computation.root.op, Tuple) or not _only_compares(computation):

@@ -1,8 +1,8 @@
-"""What a program computes and moves, counted over its instructions by the conventions of XLA's cost analysis.
+"""The operations and bytes of a program, counted over its instructions by the conventions of XLA's cost analysis.
 
 An element-wise operation is one flop for each element of its result, an elementary function one transcendental; a
-product is a multiplication and an addition for each pair of elements that meet. Each instruction reads its operands and
-writes its result; a fusion keeps what is between its instructions in registers.
+product is a multiplication and an addition for each pair of elements that are multiplied. Each instruction reads its
+operands and writes its result; a fusion keeps its intermediate values in registers.
 """
 
 from __future__ import annotations
@@ -38,28 +38,28 @@ from xlakit.ops.windows import ReduceWindow, SelectAndScatter
 from xlakit.passes.analysis.loops import loop_of, trip_count
 
 _TRANSCENDENTAL = (Transcendental, Rng, RngBitGenerator)
-# What only says where values are, or brings them about at no cost.
+# Operations that move no bytes themselves; calls, loops and conditionals cost what their callees do.
 _FREE = (Forwarding, Parameter, Constant, AfterAll, DeviceNumber, Call, While, Conditional)
-# What reads only as much of its first operand as it gives.
+# Operations that read only as many elements of their first operand as their result has.
 _PARTIAL = (Slice, DynamicSlice, Gather)
 
 
 @dataclass(slots=True)
 class Cost:
-    """What something costs: numbers of operations and bytes."""
+    """Numbers of operations, of elementary functions, and of bytes read and written."""
 
     flops: float = 0.0
     transcendentals: float = 0.0
     bytes_accessed: float = 0.0
 
     def add(self, other: Cost, times: float = 1.0) -> None:
-        """Add what something costs that runs so often."""
+        """Add another cost, so many times."""
         self.flops += times * other.flops
         self.transcendentals += times * other.transcendentals
         self.bytes_accessed += times * other.bytes_accessed
 
     def as_dict(self) -> dict[str, float]:
-        """By the names that XLA's cost analysis has."""
+        """The numbers under the names of XLA's cost analysis."""
         return {
             "flops": self.flops,
             "transcendentals": self.transcendentals,
@@ -68,17 +68,17 @@ class Cost:
 
 
 def cost_of(module: HloModule) -> Cost:
-    """What one run of a program costs. A loop whose number of iterations is not known counts as one iteration."""
+    """The cost of one run of a program. A loop with an unknown trip count counts as one iteration."""
     return CostCounter().computation(module.entry)
 
 
 def cost_of_instruction(instruction: Instruction) -> Cost:
-    """What one execution of an instruction costs, with all that it calls."""
+    """The cost of one execution of an instruction, including the computations that it calls."""
     return CostCounter().instruction(instruction)
 
 
 def flops_of(computation: Computation) -> float:
-    """The operations of one run of a computation."""
+    """The flops of one run of a computation."""
     return CostCounter().computation(computation).flops
 
 
@@ -89,7 +89,7 @@ class CostCounter:
     _known: dict[Computation, Cost] = field(default_factory=dict)
 
     def computation(self, computation: Computation) -> Cost:
-        """What one run of a computation costs."""
+        """The cost of one run of a computation."""
         found = self._known.get(computation)
         if found is None:
             found = self._known[computation] = Cost()
@@ -98,7 +98,7 @@ class CostCounter:
         return found
 
     def instruction(self, instruction: Instruction) -> Cost:
-        """What an instruction costs, with all that it calls."""
+        """The cost of an instruction, including the computations that it calls."""
         op = instruction.op
         if isinstance(op, Fusion):
             inside = self.computation(op.calls)
@@ -134,13 +134,13 @@ class CostCounter:
             for inner in costs:
                 cost.add(inner)
         else:
-            # What is called for each element works in registers.
+            # A computation that is applied to elements works in registers: its bytes do not count.
             for inner in costs:
                 cost.add(Cost(inner.flops, inner.transcendentals), _applications(instruction))
 
 
 def _dearest(costs: Sequence[Cost]) -> Cost:
-    """The most that any branch takes, of each kind."""
+    """The maximum over the branches of each number."""
     return Cost(
         max(c.flops for c in costs), max(c.transcendentals for c in costs), max(c.bytes_accessed for c in costs)
     )
@@ -150,7 +150,7 @@ def _dearest(costs: Sequence[Cost]) -> Cost:
 
 
 def _applications(instruction: Instruction) -> float:
-    """How often an operation calls its computation."""
+    """How often an operation applies its computation to elements."""
     op = instruction.op
     first = instruction.operands[0].shape if instruction.operands else instruction.shape
     given = _elements(instruction.shape)
@@ -169,7 +169,10 @@ def _applications(instruction: Instruction) -> float:
 
 
 def _combinations(shape: Shape, op: ReduceWindow) -> float:
-    """How many combinations an element of a reduce-window takes; one for each but the first in a running reduction."""
+    """The reducer's applications for each element of a reduce-window's result.
+
+    A running reduction applies it once for each element but the first.
+    """
     long = [number for number, d in enumerate(op.window.dimensions) if d.size > 1]
     if len(long) == 1 and _is_running(op.window.dimensions[long[0]], size := shape.dimensions[long[0]]):
         return (size - 1) / size
@@ -177,7 +180,7 @@ def _combinations(shape: Shape, op: ReduceWindow) -> float:
 
 
 def _is_running(window: WindowDimension, size: int) -> bool:
-    """Whether the window of each element is all elements up to it, or from it on."""
+    """Whether the window of each element covers all elements up to it, or all from it on (a prefix or suffix sum)."""
     padding = {window.padding_low, window.padding_high}
     steps = (window.stride, window.base_dilation, window.window_dilation)
     return window.size == size and padding == {0, size - 1} and steps == (1, 1, 1)
@@ -191,12 +194,12 @@ def _dot_flops(instruction: Instruction) -> float:
 
 
 def _numbers_per_element(op: Op) -> int:
-    """How many numbers an element of a product's operands has, each of which is multiplied and added."""
+    """How many numbers an element of a product's operands holds: 2 for packed 4-bit numbers, else 1."""
     return 2 if is_packed(op) else 1
 
 
 def _convolution_flops(instruction: Instruction) -> float:
-    """The products that do not fall into padding or holes, for each output feature, batch and input feature."""
+    """Two flops for each multiplication with an element of the input that is neither padding nor a dilation hole."""
     op = instruction.op_as(Convolution)
     numbers = op.dim_labels
     lhs, rhs = (o.shape for o in instruction.operands[:2])
@@ -233,7 +236,7 @@ def _triangular_solve_flops(instruction: Instruction) -> float:
 
 
 def _sort_flops(instruction: Instruction) -> float:
-    """Comparisons, whatever a comparison does."""
+    """The number of comparisons: n log2(n), whatever the comparator computes."""
     count = _elements(instruction.operands[0].shape)
     return count * math.ceil(math.log2(max(2, count)))
 
@@ -258,20 +261,20 @@ def _elements(shape: Shape) -> int:
 
 
 def size_in_bytes(shape: Shape) -> int:
-    """The bytes of all arrays of a shape; a size that is not known counts as one."""
+    """The bytes of all arrays of a shape; a dimension of size 0 or unknown size counts as 1."""
     if shape.is_tuple:
         return sum(size_in_bytes(s) for s in shape.tuple_shapes)
     return _elements(shape) * shape.element_type.byte_width if shape.is_array else 0
 
 
 def _bytes(instruction: Instruction) -> float:
-    """What an instruction reads and writes of memory, where nothing is kept in registers."""
+    """The bytes of memory that an instruction reads and writes when it is a kernel of its own."""
     op, operands = instruction.op, [size_in_bytes(o.shape) for o in instruction.operands]
     given = size_in_bytes(instruction.shape)
     if isinstance(op, _FREE):
         return 0
     if op.is_pointwise:
-        # What stands on both sides is read once.
+        # An operand that occurs twice is read once.
         return sum(size_in_bytes(o.shape) for o in dict.fromkeys(instruction.operands)) + given
     if isinstance(op, _PARTIAL):
         return 2 * given + sum(operands[1:])
@@ -285,7 +288,10 @@ def _bytes(instruction: Instruction) -> float:
 
 
 def fusion_bytes(fusion: Instruction) -> tuple[list[float], float]:
-    """The bytes that a fusion reads of each operand and that it writes; where only slices read, the bytes of those."""
+    """The bytes that a fusion reads of each operand, and those that it writes.
+
+    Of an operand that only slices read, the bytes of the slices count.
+    """
     calls = fusion.op_as(Fusion).calls
     readers = users_of(calls.instructions)
     given: list[float] = []
@@ -303,7 +309,7 @@ def _read_by(reader: Instruction, operand: Instruction, size: int) -> float:
         if isinstance(reader.op, _PARTIAL):
             return size_in_bytes(reader.shape)
         if isinstance(reader.op, DynamicUpdateSlice):
-            # It stays where it is.
+            # The updated array stays in place: only the update is read.
             return 0
     return size
 

@@ -1,10 +1,11 @@
-"""What work takes on a machine, in nanoseconds on one core: for choosing between ways and for cutting work into tasks.
+"""The cost model: the time of operations and memory traffic on one core, in nanoseconds.
 
-Fusion asks what computing an element again takes, loop nests what one of their iterations takes, kernels what their
-tasks take. A :class:`CostModel` answers for one machine. What is computed counts in cycles, or in the time of fused
-products and sums where it is a lane of a vector; what is moved in bytes, at the bandwidth of the cache that the arrays
-fit into, but no faster than a core issues loads. The numbers of cycles are properties of the operations and of the
-kernels, all of which stand here or in the kernel's own formula; rates are the machine's (:mod:`xlakit.machine`).
+Fusion compares the time of computing an element again with that of storing it; loop nests and kernels divide their work
+into tasks by the time of an iteration. A :class:`CostModel` belongs to one machine. A scalar operation costs cycles, an
+operation in a lane of a vector the time of so many fused multiply-adds; memory traffic costs bytes at the bandwidth of
+the cache that the arrays fit into, but no less than the time in which a core issues the loads. Numbers of cycles are
+properties of operations and kernels, listed here or in the kernel's formula; rates are measured on the machine
+(:mod:`xlakit.machine`).
 """
 
 from __future__ import annotations
@@ -22,16 +23,16 @@ from xlakit.options import knob
 
 
 class OperationCost(NamedTuple):
-    """An operation on one element of 32 bits.
+    """The cost of an operation on one element of 32 bits.
 
-    alone: by itself in a loop. in_vector: as one lane of a vector.
+    alone: as scalar code in a loop. in_vector: as one lane of a vector.
     """
 
     alone: float
     in_vector: float
 
 
-# In cycles, and in fused products and sums of F32.
+# ``alone`` in cycles, ``in_vector`` in fused multiply-adds of F32.
 _OPERATIONS: Final = {
     "power": OperationCost(16.0, 128.0),
     "divide": OperationCost(2.4, 16.0),
@@ -41,27 +42,28 @@ _OPERATIONS: Final = {
     "cbrt": OperationCost(12.0, 128.0),
     "atan2": OperationCost(12.0, 128.0),
 }
-# Other expensive operations, and those that are not.
+# Expensive operations that the table leaves out, and all others.
 _ELEMENTARY: Final = OperationCost(4.0, 44.8)
 _PLAIN: Final = OperationCost(0.48, 3.2)
-# Cycles in which a core has issued the load of a byte, or its load and store: of elements, not of whole vectors.
+# Cycles per byte in which a core issues loads, or loads and stores, of single elements (vectors are faster).
 _LOADED_BYTE: Final = 0.2
 _COPIED_BYTE: Final = 0.24
 _MOVED_BYTE: Final = 0.4
-# What an array costs that does not stay in the cache: it is read where it is written, written back, and read again.
+# The transfers of an array that does not stay in the cache: read for ownership when it is written, written back, and
+# read again.
 _TRANSFERS: Final = 3.0
-# Fused products and sums that a multiplication of a product takes as long as, with packing and the ends of loops.
+# The time of one multiply-add of a matrix product, with packing and remainders of loops, in fused multiply-adds.
 _MULTIPLICATION: Final = 3.2
-# A function written in C: a guess, as it is not known.
+# The time of a call of an external C function in nanoseconds: an assumption, as its real time is unknown.
 C_CALL: Final = 20_000.0
 
 _CACHE_BYTES = knob("fusion_cost.cache_bytes", lambda: machine.current().l2, 0)
-# A kernel of its own, in nanoseconds.
+# The overhead of a separate kernel, in nanoseconds.
 _KERNEL = knob("fusion_cost.kernel", 200.0, 0.0, 1e9)
 
 
 def widths_of(kind: PrimitiveType) -> float:
-    """How many times 32 bits an element has, at least one."""
+    """The width of an element in units of 32 bits, at least one."""
     return max(1.0, kind.byte_width / 4)
 
 
@@ -69,7 +71,7 @@ def widths_of(kind: PrimitiveType) -> float:
 class CostModel:
     """The costs of operations on a machine, in nanoseconds.
 
-    cycle: of one cycle. fused: of a product and sum of F32 as one lane of a vector.
+    cycle: the time of a clock cycle. fused: the time of a fused multiply-add of F32 in one lane of a vector.
     """
 
     machine: Machine
@@ -78,7 +80,7 @@ class CostModel:
 
     @staticmethod
     def of(described: Machine) -> CostModel:
-        """The costs on a machine."""
+        """The cost model of a machine."""
         return CostModel(described, described.cycle, 1 / described.rate("fused_per_nanosecond_f32"))
 
     # -- what is computed --------------------------------------------------------------------------
@@ -104,21 +106,21 @@ class CostModel:
         return self.fused * _MULTIPLICATION
 
     def cycles(self, count: float) -> float:
-        """So many cycles."""
+        """The time of so many cycles."""
         return self.cycle * count
 
     # -- what is moved -----------------------------------------------------------------------------
 
     def loaded_byte(self, array_bytes: float = 0.0) -> float:
-        """A byte that is read by a loop over arrays of so many bytes."""
+        """The time of reading a byte in a loop over arrays of ``array_bytes`` bytes together."""
         return max(self.cycle * _LOADED_BYTE, 1 / self.machine.bandwidth(array_bytes))
 
     def moved_byte(self) -> float:
-        """A byte that is moved from one array to another, both in the first-level cache."""
+        """The time of copying a byte between arrays that are both in the first-level cache."""
         return max(self.cycle * _MOVED_BYTE, 2 / self.machine.bandwidth(0.0))
 
     def materialization(self, shape: Shape) -> float:
-        """An array that is written by a kernel and read by another one."""
+        """The materialization cost of an array: the time for one kernel to write it and another to read it."""
         size = shape.byte_size
         byte = self.cycle * _COPIED_BYTE
         if size > _CACHE_BYTES.value:
@@ -126,12 +128,12 @@ class CostModel:
         return _KERNEL.value + size * byte
 
 
-# The model that was asked for last.
+# A cache of one element: the model of the last machine.
 _last: list[CostModel] = []
 
 
 def cost_model() -> CostModel:
-    """The costs on the machine that code is made for."""
+    """The cost model of the machine for which code is generated."""
     described = machine.current()
     if not _last or _last[0].machine is not described:
         _last[:] = [CostModel.of(described)]

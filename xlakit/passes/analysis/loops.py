@@ -1,7 +1,7 @@
-"""Loops: what a while loop carries, which of it changes, how often it runs; and the same loop carrying something else.
+"""While loops: their loop-carried values, which of these are invariant, trip counts, and changing the carried state.
 
-Most loops carry a tuple. Its elements are numbered; the body is given their values before an iteration and gives those
-after it.
+Most loops carry a tuple, the state. An *element* is a loop-carried value, by its number in the tuple; the parameter of
+the body holds the elements before an iteration, and the root those after it.
 """
 
 from __future__ import annotations
@@ -42,26 +42,26 @@ class Loop:
         self.condition = op.condition
         self.parameter = op.body.parameters[0]
         self.count = len(instruction.shape.tuple_shapes)
-        # The elements that the body gives as it was given them.
+        # The loop-invariant elements: the body returns them as it was given them.
         self.unchanged = frozenset(i for i in range(self.count) if self.element(self.given(i)) == i)
 
     def initial(self, number: int) -> Instruction | None:
-        """What an element is before the first iteration, if an instruction alone is that."""
+        """The initial value of an element, if the operand of the loop is a tuple instruction; else None."""
         start = self.instruction.operands[0]
         return start.operands[number] if isinstance(start.op, Tuple) else None
 
     def given(self, number: int) -> Instruction | None:
-        """What the body gives for an element, if an instruction alone is that."""
+        """The value that the body returns for an element, if the root of the body is a tuple instruction; else None."""
         root = self.body.root
         return root.operands[number] if isinstance(root.op, Tuple) else None
 
     def element(self, instruction: Instruction | None) -> int | None:
-        """The number of the element that an instruction of the body only reads."""
+        """The number of the element that an instruction of the body extracts; None if it is no such extraction."""
         return None if instruction is None else element_read(instruction, self.parameter)
 
 
 def loop_of(instruction: Instruction) -> Loop | None:
-    """The loop that an instruction is, if it carries a tuple of static shape and has no control dependencies."""
+    """The loop of a while instruction that carries a tuple of static shape and has no control predecessors."""
     if not isinstance(instruction.op, While) or instruction.control_predecessors:
         return None
     shape = instruction.shape
@@ -69,7 +69,7 @@ def loop_of(instruction: Instruction) -> Loop | None:
 
 
 def element_read(instruction: Instruction, parameter: Instruction) -> int | None:
-    """The number of the element of ``parameter`` that an instruction only reads."""
+    """The index of a get-tuple-element of ``parameter``; None for other instructions."""
     op = instruction.op
     if not isinstance(op, GetTupleElement) or instruction.operands[0] is not parameter:
         return None
@@ -77,7 +77,7 @@ def element_read(instruction: Instruction, parameter: Instruction) -> int | None
 
 
 def elements_read(computation: Computation, wholes: Sequence[Instruction]) -> dict[Instruction, set[int]]:
-    """For each of some instructions the elements of its result that are read; -1 where it is read as a whole."""
+    """For each of the tuples ``wholes`` the indices that get-tuple-elements read; -1 if it is also read as a whole."""
     read: dict[Instruction, set[int]] = {whole: set() for whole in wholes}
     for instruction in computation.instructions:
         for operand in (*instruction.operands, *instruction.control_predecessors):
@@ -90,7 +90,10 @@ def elements_read(computation: Computation, wholes: Sequence[Instruction]) -> di
 
 
 def elements_needed(computation: Computation, bits: Sequence[int]) -> dict[Instruction, int]:
-    """For each instruction the elements of the only parameter that it depends on, as the union of their ``bits``."""
+    """For each instruction the elements of the only parameter that it depends on, as a mask.
+
+    bits: the mask of each element; the mask of an instruction is the union over the elements.
+    """
     parameter = computation.parameters[0]
     everything = 0
     for bit in bits:
@@ -108,11 +111,11 @@ def elements_needed(computation: Computation, bits: Sequence[int]) -> dict[Instr
     return needed
 
 
-# -- how often a loop runs ---------------------------------------------------------------------------
+# -- trip counts -------------------------------------------------------------------------------------
 
 
 def trip_count(loop: Loop) -> int | None:
-    """How many iterations a loop runs, where it counts an integer from one constant to another in constant steps."""
+    """The trip count of a loop that counts an integer from one constant to another in constant steps; else None."""
     test = loop.condition.root
     if not isinstance(test.op, Compare):
         return None
@@ -135,7 +138,10 @@ def trip_count(loop: Loop) -> int | None:
 
 
 def counted_elements(loop: Loop) -> dict[int, tuple[int, int]]:
-    """The least and the greatest value that a body is given of elements that count, or are integers that stay."""
+    """The least and the greatest value at the start of the body, for each integer element that counts or is invariant.
+
+    Empty if the trip count is unknown or 0; only elements whose initial value is a constant.
+    """
     iterations = trip_count(loop)
     if not iterations:
         return {}
@@ -163,7 +169,7 @@ _SWAPPED = {
 
 
 def _constant(instruction: Instruction, loop: Loop, parameter: Instruction) -> int | None:
-    """The integer that an instruction is in all iterations."""
+    """The integer constant that an instruction of the body or condition is in all iterations; None if it is none."""
     number = element_read(instruction, parameter)
     if number is not None:
         start = loop.initial(number) if number in loop.unchanged else None
@@ -172,7 +178,7 @@ def _constant(instruction: Instruction, loop: Loop, parameter: Instruction) -> i
 
 
 def _step(loop: Loop, number: int) -> int | None:
-    """What each iteration adds to an element."""
+    """The constant that each iteration adds to an element; None if it adds none."""
     given = loop.given(number)
     if given is None or not isinstance(given.op, (Add, Subtract)):
         return None
@@ -188,7 +194,10 @@ def _step(loop: Loop, number: int) -> int | None:
 def _trip_count(
     first: int, step: int, direction: ComparisonDirection, last: int, least: int, greatest: int
 ) -> int | None:
-    """How often ``first``, ``first + step``, .. passes a comparison with ``last`` before it fails; None if it wraps."""
+    """How many of ``first``, ``first + step``, .. satisfy the comparison with ``last`` before the first that does not.
+
+    None if the counter would overflow, or never fails.
+    """
     if direction is ComparisonDirection.EQ:
         return 0 if first != last else 1 if step else None
     if direction is ComparisonDirection.NE:
@@ -198,7 +207,7 @@ def _trip_count(
         iterations = distance // step if step and distance % step == 0 else -1
         return iterations if iterations > 0 else None
     if direction in (ComparisonDirection.GT, ComparisonDirection.GE):
-        # Counting down to a bound is counting up to it on the other side of 0.
+        # Negating all numbers turns counting down into counting up.
         first, step, last, least, greatest = -first, -step, -last, -greatest, -least
     if direction in (ComparisonDirection.LE, ComparisonDirection.GE):
         last += 1
@@ -209,7 +218,7 @@ def _trip_count(
 
 
 def with_loops(computation: Computation, changed: Mapping[Instruction, While], context: PassContext) -> Computation:
-    """The computation with other loops, of the same state, instead of some of its own."""
+    """The computation with some of its loops replaced by loops of the same state."""
     if not changed:
         return computation
     cloner = ComputationCloner(computation, context)
@@ -222,17 +231,17 @@ def with_loops(computation: Computation, changed: Mapping[Instruction, While], c
     return cloner.build()
 
 
-# -- the same loop carrying something else -----------------------------------------------------------
+# -- changing the carried state ----------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """What a loop is to carry instead of what it carries.
+    """The new state of a loop, and its relation to the old one.
 
-    replacements: for each old element its new number, or the constant that it always is; None where nothing
-        that is carried needs it.
-    elements: for each new element the old one that it is, or None where it is new and stays what it was.
-    moved: instructions of the body whose values are elements now, with their numbers.
+    shape: of the new state.
+    replacements: for each old element its new number, or the constant that it always is; None if it is dropped.
+    elements: for each new element its old number, or None if it is a new, loop-invariant element.
+    moved: instructions of the body whose values are now elements of the state, with their new numbers.
     """
 
     shape: Shape
@@ -242,7 +251,7 @@ class State:
 
 
 def with_state(loop: Loop, state: State, context: PassContext) -> While:
-    """The loop, carrying another state."""
+    """The while operation of the loop with another state."""
     old_root = loop.body.root
     given = [None if old is None else loop.given(old) or old_root for old in state.elements]
     body = _Inside(loop.body, state, context)
@@ -261,7 +270,7 @@ def with_state(loop: Loop, state: State, context: PassContext) -> While:
 
 
 class _Inside(StateCloner):
-    """The body or the condition of a loop, reading another state."""
+    """A copy of the body or the condition of a loop that takes the new state."""
 
     def __init__(self, computation: Computation, state: State, context: PassContext) -> None:
         super().__init__(computation, state.shape, context)
@@ -270,7 +279,7 @@ class _Inside(StateCloner):
         self._read: dict[int, Instruction] = {}
 
     def run(self, wanted: Sequence[Instruction]) -> None:
-        """Make what is wanted, with what that needs and what has an effect."""
+        """Clone the instructions ``wanted``, all that they depend on, and those with side effects."""
         moved = self._change.moved
         live = self._live(wanted)
         for old in self._computation.instructions:
@@ -288,7 +297,7 @@ class _Inside(StateCloner):
                 self.clone(old)
 
     def _live(self, wanted: Sequence[Instruction]) -> set[Instruction]:
-        """What has to be made; the parameter only where it is read as a whole."""
+        """The instructions to clone; the parameter is among them only if it is read as a whole."""
         live = set(wanted)
         for instruction in reversed(self._computation.instructions):
             if instruction.op.has_side_effect:
@@ -301,14 +310,14 @@ class _Inside(StateCloner):
         return live
 
     def carried(self, number: int) -> Instruction:
-        """An element of the new state."""
+        """Extract an element of the new state, by its new number."""
         found = self._read.get(number)
         if found is None:
             found = self._read[number] = self.at(self.state).element(self.state, number)
         return found
 
     def _element(self, number: int) -> Instruction:
-        """An old element."""
+        """The value of an element of the old state, by its old number."""
         replacement = self._change.replacements[number]
         if isinstance(replacement, int):
             return self.carried(replacement)

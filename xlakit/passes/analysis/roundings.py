@@ -1,10 +1,10 @@
-"""Roundings: which results of a program may differ by them from one way of compiling it to another.
+"""Rounding analysis: which results of a program may differ by rounding between two ways of compiling it.
 
-Machine code rounds where HLO does, so most results are the same to the bit however they are computed. What differs is
-the order in which floats are summed, in reductions, products, convolutions, transforms, scatters; a constant that is
-added to a product may be rounded together with it; and where rewrites fold constants, NumPy computes elementary
-functions of them. A result is inexact if it is such a number or made from
-one, in loops and branches too, and where one decides how often a loop runs.
+Machine code rounds where HLO does, so most results have the same bits however they are computed. There are three
+exceptions: the order in which floats are summed, in reductions, products, convolutions, transforms and scatters; the
+sum of a product and a constant, which may be rounded once instead of twice; and constant folding, where NumPy computes
+elementary functions. Such a value is *inexact*, and so is each value that depends on one, through loops and branches
+too; if an inexact value decides a trip count or a branch, all results of the loop or conditional are inexact.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ from xlakit.ops.linear_algebra import Cholesky, TriangularSolve
 from xlakit.ops.reduction import Map
 from xlakit.ops.sort import Sort
 
-# The indices of arrays in a value.
+# The inexact arrays of a value, each by its path of tuple indices.
 _TupleIndices = frozenset[tuple[int, ...]]
 
 _NONE: _TupleIndices = frozenset()
-# Sums by what they are; floats in them are added in an order that the compiler chooses.
+# Operations that add floats in an order that the compiler chooses.
 _SUMS = (
     Contraction,
     Convolution,
@@ -48,14 +48,14 @@ _SUMS = (
 )
 # The types in which machine code adds a constant to a product in one operation.
 _FUSED_KINDS = (PrimitiveType.F32, PrimitiveType.F64)
-# Functions of floats that give one of them: in any order the same.
+# Operations that give one of their operands: a reduction by them has the same result in any order.
 _CHOICES = (Constant, Copy, GetTupleElement, Maximum, Minimum, Parameter, Select, Tuple)
 
 
 def inexact_results(module: HloModule, *, folds: bool = False) -> list[bool]:
-    """For each array of the result, in order, whether it may differ by roundings.
+    """For each array of the result, in order, whether it may differ by rounding.
 
-    folds: whether elementary functions count, which one of two ways of compiling may compute of constants.
+    folds: whether elementary functions are inexact, too, because only one of the two ways folds constants.
     """
     entry = module.entry
     inexact = _Analysis(folds, entry).inexact(entry, [_NONE] * len(entry.parameters))
@@ -63,7 +63,7 @@ def inexact_results(module: HloModule, *, folds: bool = False) -> list[bool]:
 
 
 def largest_epsilon(module: HloModule) -> float:
-    """The epsilon of the narrowest floating point type that the program computes in; 0 where there is none."""
+    """The epsilon of the least precise floating point type that the program computes in; 0 if there is none."""
     kinds = {
         shape.element_type.real_part
         for computation in module.computations
@@ -76,14 +76,14 @@ def largest_epsilon(module: HloModule) -> float:
 
 
 class _Analysis:
-    """Follows values through computations."""
+    """A dataflow analysis that propagates inexactness through computations."""
 
     def __init__(self, folds: bool, entry: Computation) -> None:
         self._folds = folds
         self._arguments = frozenset(entry.parameters)
 
     def inexact(self, computation: Computation, given: Sequence[_TupleIndices]) -> _TupleIndices:
-        """Which arrays of a computation's result are inexact, where these of its arguments are."""
+        """The inexact arrays of a computation's result, given those of its arguments."""
         found: dict[Instruction, _TupleIndices] = {}
         for instruction in computation.instructions:
             found[instruction] = self._of(instruction, [found[o] for o in instruction.operands], given)
@@ -115,7 +115,7 @@ class _Analysis:
         return _everything(instruction) if rounds or any(operands) else _NONE
 
     def _may_round_once(self, instruction: Instruction) -> bool:
-        """Whether it adds a constant to a product: both may be one operation where they are in one loop nest."""
+        """Whether an add of a constant to a product may become one fused multiply-add in a loop nest."""
         if not isinstance(instruction.op, Add) or instruction.shape.element_type not in _FUSED_KINDS:
             return False
         first, second = instruction.operands
@@ -124,7 +124,10 @@ class _Analysis:
         )
 
     def _is_one_of(self, value: Instruction, kind: type[Op]) -> bool:
-        """Whether a value is made by such an operation and moved, or may be: a called computation is given it."""
+        """Whether a value may come from such an operation through unary operations.
+
+        A parameter of a called computation always may; a parameter of the entry may not.
+        """
         while len(value.operands) == 1 and not isinstance(value.op, kind):
             value = value.operands[0]
         return isinstance(value.op, kind) or (isinstance(value.op, Parameter) and value not in self._arguments)

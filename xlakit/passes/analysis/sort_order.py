@@ -1,9 +1,9 @@
-"""Recognizes comparators of sort that order by keys, so that the keys' bits can be sorted instead of comparing.
+"""Recognizes comparators of sort that order by keys, so that the bits of the keys can be sorted without comparator.
 
-A comparator is taken apart into comparisons of the same function of both its elements. Such a function may only do
-what keeps an order: take a part of a complex number, negate or widen a number, put a constant instead of NaN or
-zero. What it does to NaN and zero is found by following these four values through it as symbols, so that it does
-not matter how the program writes it.
+A comparator is decomposed into comparisons f(a) < f(b) of one function of both elements. Such a function may only keep
+or reverse the order: take a part of a complex number, negate or widen a number, replace NaN or zero by a constant. The
+effect on NaN and zero is found by symbolic evaluation of the function for the two NaNs and the two zeros (by sign), so
+it does not depend on how the program writes the function.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ from xlakit.ops.movement import Broadcast
 
 
 class NanOrder(enum.Enum):
-    """Where NaN goes in the ascending order of a key."""
+    """The position of NaN in the ascending order of a key."""
 
-    BITS = "bits"  # by sign and payload: negative ones before -Inf, positive ones after Inf
-    LOW = "low"  # all are equal and before everything
-    HIGH = "high"  # all are equal and after everything
+    BITS = "bits"  # by sign and payload: negative NaNs before -Inf, positive NaNs after Inf
+    LOW = "low"  # all NaNs are equal and before all numbers
+    HIGH = "high"  # all NaNs are equal and after all numbers
 
 
 class Part(enum.Enum):
-    """What a key is of an element."""
+    """The part of an element that is the key."""
 
     WHOLE = "whole"
     REAL = "real"
@@ -52,8 +52,8 @@ _PARTS: Final[Mapping[type[Op], Part]] = {Real: Part.REAL, Imag: Part.IMAG}
 class SortKey:
     """One key of an order: the elements of an operand, or a part of them, ascending or descending.
 
-    ``kind`` is the type of the key, for a part of complex elements that of the part. ``nan`` says where NaN goes
-    before ``descending`` turns the order around. Where ``zeros_equal``, -0 and +0 are one.
+    ``kind`` is the type of the key; if the key is a part of a complex element, the type of that part. ``nan`` is the
+    position of NaN before ``descending`` reverses the order. If ``zeros_equal``, -0 and +0 compare equal.
     """
 
     operand: int
@@ -65,19 +65,19 @@ class SortKey:
 
     @property
     def merges(self) -> bool:
-        """Whether different bits can be equal."""
+        """Whether keys of different bits can compare equal."""
         return self.zeros_equal or self.nan is not NanOrder.BITS
 
 
-# A later key decides where all before it are equal.
+# A lexicographic order: a key decides if all keys before it are equal.
 KeyOrder = tuple[SortKey, ...]
 
 
 def recognize_order(comparator: Computation) -> KeyOrder | None:
-    """The keys that a comparator orders by; None where only calling it can tell.
+    """The keys that a comparator orders by; None if it is not recognized and has to be called.
 
-    Parameters 2k and 2k + 1 of the comparator are elements of operand k; its result says whether the first goes
-    before the second. Where it puts no order on NaN (a plain comparison of floats), NaN goes last.
+    Parameters 2k and 2k + 1 of the comparator are two elements of operand k; the result says whether the first goes
+    before the second. If the comparator does not order NaN (a plain comparison of floats), NaN goes last.
     """
     keys: list[SortKey] = []
     rest: Instruction | None = comparator.root
@@ -95,7 +95,7 @@ def recognize_order(comparator: Computation) -> KeyOrder | None:
 
 
 def counts_along(operand: Instruction, dimension: int) -> bool:
-    """Whether an operand is known to hold each element's index in a dimension."""
+    """Whether each element of an operand is its own index along a dimension: an iota, or a broadcast of one."""
     op = operand.op
     if isinstance(op, Broadcast):
         dimensions = list(op.dimensions)
@@ -104,7 +104,7 @@ def counts_along(operand: Instruction, dimension: int) -> bool:
 
 
 def _split(root: Instruction) -> tuple[SortKey, Instruction | None] | None:
-    """The first key of a comparator, and the comparator of what it holds equal (None: there is no more)."""
+    """The first key of a comparator, and the comparator for elements with equal first keys; that is None at the end."""
     whole = _comparison(root)
     if whole is not None:
         return None if whole.key is None else (whole.key, None)
@@ -118,7 +118,7 @@ def _split(root: Instruction) -> tuple[SortKey, Instruction | None] | None:
 
 
 class _Test(NamedTuple):
-    """A comparison that must have a direction."""
+    """A condition that must be a comparison with this direction for a lexicographic form to hold."""
 
     condition: Instruction
     direction: ComparisonDirection
@@ -140,7 +140,10 @@ def _lexicographic_forms(root: Instruction) -> Iterator[tuple[Instruction, _Test
 
 
 class _Comparison(NamedTuple):
-    """``compare(f(a), f(b))``: which f, and what the order of its values is if the direction is one."""
+    """``compare(f(a), f(b))``: the function (``subject``), and the key unless the direction is EQ or NE.
+
+    subject: the operand, the form of f, and whether the comparison is of the total order.
+    """
 
     subject: tuple[int, _Form, bool]
     direction: ComparisonDirection
@@ -171,7 +174,7 @@ def _comparison(root: Instruction) -> _Comparison | None:
 
 
 def _key(form: _Form, operand: int, total: bool, descending: bool) -> SortKey:
-    """The key of comparing a function's values: what that says of the elements themselves."""
+    """The key by which the elements are ordered if values of a function of this form are compared."""
     zeros_equal, nan = form.zeros_equal, form.nan
     if not total and form.kind.is_floating:
         zeros_equal, nan = True, NanOrder.LOW if descending else NanOrder.HIGH
@@ -185,7 +188,10 @@ def _key(form: _Form, operand: int, total: bool, descending: bool) -> SortKey:
 
 
 class _Form(NamedTuple):
-    """What a function does to an element: which part it takes, whether it negates, where it puts NaN and zeros."""
+    """The effect of a function on an element: the part that it takes, whether it negates, and how NaN and zero order.
+
+    kind: the type of the part.
+    """
 
     kind: PrimitiveType
     part: Part
@@ -200,9 +206,10 @@ class _ParameterFunction(NamedTuple):
 
 
 class _Symbol(NamedTuple):
-    """A number by what is known of it: ``nan``, ``zero`` or any ``other``; its sign, if the element's own is kept.
+    """A symbolic number: its ``sort`` is ``nan``, ``zero`` or ``other``.
 
-    ``own`` is whether it is the element (or its negative) and not a constant.
+    ``negative``: the sign; of the sort ``other``, whether the element has been negated. ``own``: whether the number is
+    the element (or its negative), not a constant.
     """
 
     sort: str
@@ -218,7 +225,7 @@ _ZEROS: Final = (_Symbol("zero", True, True), _Symbol("zero", False, True))
 
 
 def _parameter_function(root: Instruction) -> _ParameterFunction | None:
-    """The function of one parameter that an instruction computes, if it keeps the order or turns it around."""
+    """The function of one parameter that an instruction computes, if it keeps or reverses the order; else None."""
     nodes = list(post_order([root]))
     parameters = [n for n in nodes if isinstance(n.op, Parameter)]
     parts = {_PARTS[type(n.op)] for n in nodes if type(n.op) in _PARTS}
@@ -249,12 +256,12 @@ def _parameter_function(root: Instruction) -> _ParameterFunction | None:
 
 
 def _has_one_nan(kind: PrimitiveType) -> bool:
-    """Whether there is one NaN only: it has the bits that are -0 elsewhere, so it is negative and stays so."""
+    """Whether a type has a single NaN: its bits are those of -0 in other types, so it always has the negative sign."""
     return kind.name.endswith("FNUZ")
 
 
 def _nan_order(results: list[_Known], negated: bool, one_nan: bool) -> NanOrder | None:
-    """Where a function puts the two NaN that give ``results``."""
+    """The position of NaN, given the results of a function for the negative and the positive NaN; None if unclear."""
     first, second = results
     if not isinstance(first, _Symbol) or not isinstance(second, _Symbol) or not first.sort == second.sort == "nan":
         return None
@@ -268,7 +275,7 @@ def _nan_order(results: list[_Known], negated: bool, one_nan: bool) -> NanOrder 
 
 
 def _follow(nodes: list[Instruction], element: _Symbol) -> _Known:
-    """The last of the nodes' values, the parameter being ``element``; None where that is not known."""
+    """The symbolic value of the last node if the parameter is ``element``; None if it is unknown."""
     values: dict[Instruction, _Known] = {}
     for node in nodes:
         values[node] = _known_result(node, element, [values[o] for o in node.operands])
@@ -276,7 +283,7 @@ def _follow(nodes: list[Instruction], element: _Symbol) -> _Known:
 
 
 def _known_result(node: Instruction, element: _Symbol, operands: list[_Known]) -> _Known:
-    """What is known of an instruction's value, given the sorted element and what is known of its operands."""
+    """The symbolic value of an instruction, given the element and the symbolic values of its operands."""
     op = node.op
     if isinstance(op, Parameter):
         return element
@@ -324,7 +331,7 @@ def _constant(op: Constant, kind: PrimitiveType) -> _Known:
 
 
 def _compare(op: Compare, a: _Known, b: _Known) -> bool | None:
-    """A plain comparison of symbols; any other number than the element itself may be anything but NaN and zero."""
+    """A plain comparison of symbols; None if it is undecided. The sort ``other`` is any number but NaN and zero."""
     if not isinstance(a, _Symbol) or not isinstance(b, _Symbol) or op.type is ComparisonType.TOTALORDER:
         return None
     direction = op.direction
@@ -338,7 +345,7 @@ def _compare(op: Compare, a: _Known, b: _Known) -> bool | None:
 
 
 def _widens(source: PrimitiveType, target: PrimitiveType) -> bool:
-    """Whether a conversion keeps every value, and NaN with its sign."""
+    """Whether a conversion keeps every value, and the sign of NaN."""
     if source is target:
         return True
     if source.is_floating and target.is_floating:

@@ -1,8 +1,8 @@
-"""What the devices of a program send each other: for each collective its bytes, how often it runs, and what it is of.
+"""The traffic of a partitioned program: for each collective its bytes, its executions, and its source operation.
 
 Bytes are those that one device sends, on average, in the algorithms that need the least: rings for all-reduce,
-all-gather and reduce-scatter. Loops count with their iterations, once where these are not known; of the branches of a
-conditional the one that sends most counts.
+all-gather and reduce-scatter. A collective in a loop counts with the trip count (1 if that is unknown); of a
+conditional the branch that sends most counts.
 """
 
 from __future__ import annotations
@@ -23,13 +23,16 @@ from xlakit.ops.communication.collectives import AllGather, AllReduce, Collectiv
 from xlakit.ops.control import Conditional, While
 from xlakit.passes.analysis.loops import loop_of, trip_count
 
-# What XLA and the pass that unrolls loops note in a loop's backend_config.
+# The trip count that XLA and the pass that unrolls loops write into a loop's backend_config.
 _TRIP_COUNT: Final = re.compile(r'"known_trip_count":\s*\{\s*"n":\s*"?(\d+)')
 
 
 @dataclass(frozen=True, slots=True)
 class Traffic:
-    """One collective: ``sent`` bytes of a device each of ``times`` that it runs; the operation that needs it."""
+    """One collective: a device sends ``sent`` bytes in each of ``times`` executions.
+
+    of: the op_name of the operation that the partitioner made it for.
+    """
 
     opcode: str
     shape: str
@@ -40,12 +43,12 @@ class Traffic:
 
     @property
     def total(self) -> float:
-        """The bytes that a device sends in all runs."""
+        """The bytes that a device sends in all executions."""
         return self.sent * self.times
 
 
 def traffic(module: HloModule) -> list[Traffic]:
-    """The collectives of the program of one device, in program order."""
+    """The traffic of the collectives of one device's program, in program order."""
     return _of_computation(module, module.entry)
 
 
@@ -69,7 +72,7 @@ def _of_computation(module: HloModule, computation: Computation) -> list[Traffic
 
 
 def _iterations(loop: Instruction) -> int:
-    """How often a loop runs: by its note, or by what it counts."""
+    """The trip count of a loop: from its backend_config, or from its counter; 1 if neither tells."""
     noted = _TRIP_COUNT.search(loop.annotations.backend_config)
     if noted is not None:
         return int(noted[1])
@@ -78,7 +81,7 @@ def _iterations(loop: Instruction) -> int:
 
 
 def _of_collective(module: HloModule, instruction: Instruction) -> Traffic:
-    # Collectives without a channel are among replicas.
+    # Collectives without a channel communicate between replicas.
     channel = getattr(instruction.op, "channel_id", None)
     members = module.replica_count if channel is None else module.num_partitions
     op_name = instruction.annotations.metadata.op_name if instruction.annotations.metadata else ""
@@ -88,7 +91,10 @@ def _of_collective(module: HloModule, instruction: Instruction) -> Traffic:
 
 
 def sent_bytes(instruction: Instruction, members: int) -> float:
-    """The bytes that a device sends in a collective; members: those of a group that the attributes do not tell."""
+    """The bytes that a device sends in a collective.
+
+    members: the size of its group of devices, if the attributes do not say it.
+    """
     op = instruction.op
     operands = sum(o.shape.byte_size for o in instruction.operands)
     if isinstance(op, Permuting):
@@ -105,7 +111,7 @@ def sent_bytes(instruction: Instruction, members: int) -> float:
 
 
 def as_text(found: Sequence[Traffic]) -> str:
-    """A table of collectives, those that send most first, and their sum."""
+    """A table of collectives, those that send most first, and the total."""
     if not found:
         return "devices send each other nothing"
     rows = [("bytes", "times", "collective", "operands", "of", "line")]

@@ -1,1 +1,1 @@
-"""What all passes rest on: the framework, rules, and the builders of computations."""
+"""The base of all passes: the pass classes, the rewriter with its rules, and the builders of computations."""

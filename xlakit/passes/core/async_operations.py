@@ -1,4 +1,4 @@
-"""Async pairs as operations that are not asynchronous."""
+"""The synchronous operations that async pairs (a start and its done) stand for."""
 
 from __future__ import annotations
 
@@ -13,14 +13,17 @@ from xlakit.passes.core.framework import PassContext, with_callees
 
 
 def has_whole(start: Instruction) -> bool:
-    """Whether one operation can do what this start and its done do: all arguments of its computation are here."""
+    """Whether one synchronous operation can replace this start and its done.
+
+    A start of a computation qualifies only if its operands are all arguments of that computation.
+    """
     if isinstance(start.op, AsyncStart):
         return len(start.operands) == len(start.op.calls.parameters)
     return type(start.op) in WHOLES
 
 
 def whole_of(start: Instruction, context: PassContext) -> Op:
-    """The operation on the operands of a start that gives what its done gives.
+    """The synchronous operation which, applied to the operands of a start, gives the result of its done.
 
     async-start(x, f) -> call(x, f), copy-start(x) -> copy(x), all-gather-start(x) -> all-gather(x)
     """
@@ -32,7 +35,10 @@ def whole_of(start: Instruction, context: PassContext) -> Op:
 
 
 def _on_main_thread(callee: Computation, context: PassContext) -> Computation:
-    """A computation of another thread, and what it runs there, such as bodies of loops, on the main thread."""
+    """A copy on the main thread of a computation of another thread, with all computations that it calls there.
+
+    Computations that it starts asynchronously keep their threads.
+    """
     reached, stack = {callee}, [callee]
     while stack:
         for caller in stack.pop().callers:

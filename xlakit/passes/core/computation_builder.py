@@ -51,7 +51,7 @@ class ComputationBuilder(HloBuilder):
 
 
 class _At(HloBuilder):
-    """Appends to a computation under construction what has the metadata of one instruction."""
+    """Appends to a computation under construction, with the metadata of one given instruction."""
 
     def __init__(self, builder: ComputationBuilder, old: Instruction) -> None:
         self._builder = builder
@@ -85,7 +85,10 @@ class ComputationCloner(ComputationBuilder):
         return self.append(Instruction(source.op, operands, source.shape, name, annotations=source.annotations))
 
     def copy_all(self, source: Instruction) -> Instruction:
-        """Append an instruction of another computation with everything that it reads; recurses, so only for few."""
+        """Append an instruction of another computation and, first, copies of all that it depends on.
+
+        Recursive, and copies a shared operand once per use: only for small expressions.
+        """
         return self.copy(source, [self.copy_all(o) for o in source.operands])
 
     def substitute(self, old: Instruction, new: Instruction) -> None:
@@ -124,9 +127,9 @@ def binary_computation(name: str, op: Op, kind: PrimitiveType, context: PassCont
 
 
 class Fused(NamedTuple):
-    """A fusion that is to be made: it computes ``results``, instructions of a computation, from ``operands`` of it.
+    """A fusion that is to be made: it computes the instructions ``results`` of a computation from its ``operands``.
 
-    calls: the fused computation; it gives a tuple where there are several results.
+    calls: the fused computation; its root is a tuple if there are several results.
     """
 
     name: str
@@ -136,7 +139,7 @@ class Fused(NamedTuple):
     results: Sequence[Instruction]
 
     def on(self, operands: Sequence[Instruction]) -> tuple[Instruction, list[Instruction]]:
-        """The fusion on these operands, and what replaces each of the results: the fusion, or its elements."""
+        """The fusion on these operands, and the replacement of each result: the fusion, or an element of its tuple."""
         annotations = Annotations(metadata=self.results[-1].annotations.metadata)
         op, shape = Fusion(kind=self.kind, calls=self.calls), self.calls.root.shape
         fusion = Instruction(op, operands, shape, self.name, annotations=annotations)
@@ -149,7 +152,7 @@ class Fused(NamedTuple):
 
 
 def with_fusions(computation: Computation, nodes: Iterable[Instruction | Fused]) -> Computation:
-    """A computation of these instructions of ``computation`` and of fusions, in an order that has operands first."""
+    """The computation with only these instructions and fusions, which are given in an order with operands first."""
     made: dict[Instruction, Instruction] = {}
     result: list[Instruction] = []
     for node in nodes:

@@ -1,4 +1,4 @@
-"""What a pass is, and what all passes of one run share: the fuel, the statistics, what is switched off."""
+"""The classes of passes, and the context of one run of the pipeline: fuel, statistics, disabled passes and rules."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ RewriteObserver = Callable[[str, str, Iterable[str]], None]
 
 
 class PassContext:
-    """What the passes of one run share.
+    """The state that the passes of one run of the pipeline share.
 
-    fuel: how many rewrites may still be made; None for any number. With it a wrong rewrite is found by bisection.
+    fuel: how many rewrites may still be made; None for any number. Bisecting over the fuel finds a wrong rewrite.
     disabled: names of passes, of tables of rules, and of single rules that are left out.
-    check: whether the verifier runs after each pass, and rules that do not come to an end are an error.
+    check: whether the verifier runs after each pass, and rules that do not reach a fixed point are an error.
     """
 
     def __init__(
@@ -35,24 +35,24 @@ class PassContext:
         self.fuel = fuel
         self.disabled = frozenset(disabled)
         self.check = check
-        # For each pass that has run, in order, how often each of its rules has rewritten something.
+        # For each pass that has run, in order, the number of rewrites of each of its rules.
         self.statistics: list[tuple[str, Counter[str]]] = []
-        # Called with the rewrites of rules and merged instructions; nothing is collected where there is none.
+        # Called for each rewrite of a rule and each merge of equal instructions; None collects nothing.
         self.observer: RewriteObserver | None = None
-        # The names that computations have, for passes that make new ones.
+        # The names of the module's computations, so that new computations get other ones.
         self.computation_names: set[str] = set()
         self._current = Counter[str]()
         self._takes_fuel = True
         self._names = 0
 
     def begin(self, name: str, *, takes_fuel: bool = True) -> None:
-        """Attribute the rewrites from here on to the pass of this name; whether they use up fuel."""
+        """Attribute the rewrites from here on to the pass of this name; ``takes_fuel``: whether they use fuel."""
         self._current = Counter()
         self._takes_fuel = takes_fuel
         self.statistics.append((name, self._current))
 
     def spend(self, rule: str, times: int = 1) -> bool:
-        """Whether one more rewrite may be made; if so it is counted under ``rule``, as if it were ``times``."""
+        """Whether one more rewrite may be made; if so it takes one unit of fuel and counts ``times`` under ``rule``."""
         if rule in self.disabled:
             return False
         if self.fuel is not None and self._takes_fuel:
@@ -64,16 +64,16 @@ class PassContext:
 
     @property
     def rewrites(self) -> int:
-        """How many rewrites all passes have made."""
+        """The number of rewrites that all passes have made."""
         return sum(sum(counts.values()) for _, counts in self.statistics)
 
     def number(self) -> int:
-        """A number for a new name, another one each time."""
+        """A number for a new name; each call gives a different one."""
         self._names += 1
         return self._names
 
     def computation_name(self, name: str) -> str:
-        """A name for a computation made from the one called ``name``; none in ``computation_names`` is the same."""
+        """A new name, not in ``computation_names``, for a computation made from the one called ``name``."""
         stem, _, number = name.rpartition(".")
         base = stem if stem and number.isdigit() else name
         while (new := f"{base}.{self.number()}") in self.computation_names:
@@ -83,12 +83,12 @@ class PassContext:
 
 
 class Pass:
-    """A step from a module to one that gives the same results. Subclasses say what they do in their docstring."""
+    """A transformation of a module that keeps its results. The docstring of a subclass says what the pass does."""
 
     name: ClassVar[str] | str
-    # Whether there is no machine code without it. Then it is no improvement that may be wrong, and takes no fuel.
+    # Whether code generation requires the pass. It is no optimization that bisection could leave out: it takes no fuel.
     is_needed: ClassVar[bool] | bool = False
-    # What of xlakit.options.PLAIN leaves it out of the pipeline; nothing does where it is empty.
+    # The word of xlakit.options.PLAIN that leaves the pass out of the pipeline; empty if none does.
     left_out_by: ClassVar[str] | str = "rewrites"
 
     def run(self, module: HloModule, context: PassContext) -> HloModule:
@@ -97,12 +97,12 @@ class Pass:
 
     @property
     def summary(self) -> str:
-        """What it does, in a line."""
+        """What the pass does, in one line."""
         return (inspect.getdoc(type(self)) or "").split("\n", 1)[0]
 
     @property
     def parts(self) -> dict[str, str]:
-        """The rewrites of a pass without rules that can be left out one by one, by name, and what each does."""
+        """The rewrites of a pass without rules that can be disabled one by one: what each does, by name."""
         return {}
 
     def __repr__(self) -> str:
@@ -110,10 +110,10 @@ class Pass:
 
 
 class ComputationPass(Pass):
-    """A pass that changes one computation at a time, those that are called before those that call."""
+    """A pass that changes one computation at a time, callees before callers."""
 
     def change(self, computation: Computation, context: PassContext) -> Computation:
-        """The new computation, which calls what is already changed; the same object where nothing is to do."""
+        """The new computation, given one whose callees are changed already; the same object if nothing changes."""
         raise NotImplementedError
 
     def run(self, module: HloModule, context: PassContext) -> HloModule:
@@ -123,7 +123,7 @@ class ComputationPass(Pass):
 
 
 class CalleesPass(ComputationPass):
-    """A pass that makes instructions call other computations; those that are not called any more are left out."""
+    """A pass that makes instructions call other computations; those no longer called are dropped from the module."""
 
     def may_change(self, computation: Computation) -> bool:
         """Whether a computation has instructions that the pass may change."""
@@ -138,7 +138,7 @@ class CalleesPass(ComputationPass):
 
 
 class ProgramPass(Pass):
-    """A pass that changes one computation at a time, of those that run as programs."""
+    """A pass that changes one computation at a time, only of those that run as programs (see :func:`programs`)."""
 
     def change(self, computation: Computation, context: PassContext) -> Computation:
         """The new computation; the same object where nothing is to do."""
@@ -160,8 +160,9 @@ def change_computations(module: HloModule, change: Callable[[Computation], Compu
 
 
 def change_programs(module: HloModule, change: Callable[[Computation], Computation]) -> dict[Computation, Computation]:
-    """What each computation becomes, callees first: those that run as programs are changed, the others call the changed
-    ones.
+    """Maps each computation to its new version, callees first.
+
+    Computations that run as programs are changed; the others only call the new versions of their callees.
     """
     run_as_programs = programs(module)
     made: dict[Computation, Computation] = {}
@@ -172,7 +173,7 @@ def change_programs(module: HloModule, change: Callable[[Computation], Computati
 
 
 def with_changed(module: HloModule, made: Mapping[Computation, Computation]) -> HloModule:
-    """The module with what its computations have become, but for those that only fusions called which are gone."""
+    """The module with the new versions of its computations, without those that lost their last caller."""
     before, after = _called(module.computations), _called(made.values())
     return with_computations(module, [new for old, new in made.items() if new in after or old not in before])
 
@@ -191,12 +192,12 @@ def with_computations(module: HloModule, computations: Sequence[Computation]) ->
 
 
 def with_callees(computation: Computation, made: dict[Computation, Computation]) -> Computation:
-    """The computation calling the changed ones; itself where it calls none of those."""
+    """The computation, calling the new versions of its callees; the same object if none of these changed."""
     stale = {i for i in computation.callers if any(made.get(c, c) is not c for c in i.op.called_computations)}
     if not stale:
         return computation
 
-    # Most instructions neither call nor read what does, and stay as they are.
+    # Most instructions neither call a changed computation nor depend on such a call, and stay the same objects.
     changed: dict[Instruction, Instruction] = {}
     order: list[Instruction] = []
     for old in computation.instructions:
@@ -218,7 +219,7 @@ def with_callees(computation: Computation, made: dict[Computation, Computation])
 def with_operands(
     instruction: Instruction, operands: tuple[Instruction, ...], predecessors: tuple[Instruction, ...] | None = None
 ) -> Instruction:
-    """The instruction on other operands and, unless None, behind other control predecessors; itself for the same."""
+    """The instruction with other operands and, unless None, other control predecessors; itself if nothing differs."""
     before = instruction.control_predecessors if predecessors is None else predecessors
     # Tuples compare their elements by identity first, and instructions have no other equality.
     if operands == instruction.operands and before == instruction.control_predecessors:
@@ -227,8 +228,9 @@ def with_operands(
 
 
 def programs(module: HloModule) -> set[Computation]:
-    """The computations that run as programs: the entry, and what loops, branches and calls run, but not what is run
-    for each element, or is fused.
+    """The computations that run as programs: the entry, and the callees of loops, conditionals and calls.
+
+    Computations that are applied to elements (of reductions, sorts, ..), fused ones and those of async starts are not.
     """
     found = {module.entry}
     stack = [module.entry]
@@ -242,18 +244,18 @@ def programs(module: HloModule) -> set[Computation]:
 
 
 def is_fixed(instruction: Instruction) -> bool:
-    """Whether an instruction stays what it is: it has an effect, or it has control dependencies."""
+    """Whether rewrites must leave an instruction alone: it has a side effect, or control predecessors."""
     op = instruction.op
     return bool(instruction.control_predecessors) or (op.can_have_effect and op.has_side_effect)
 
 
 def live_instructions(computation: Computation) -> set[Instruction]:
-    """What the result, an effect or the signature needs; control predecessors of those, too."""
+    """The instructions that the root, a side effect or a parameter needs, through operands or control predecessors."""
     return mark_live(computation.instructions, computation.root)
 
 
 def mark_live(instructions: Sequence[Instruction], root: Instruction) -> set[Instruction]:
-    """The instructions of a list, operands before users, that are needed."""
+    """As :func:`live_instructions`, for a list of instructions with operands before users, and its root."""
     live = {root}
     for instruction in reversed(instructions):
         op = instruction.op
@@ -266,7 +268,10 @@ def mark_live(instructions: Sequence[Instruction], root: Instruction) -> set[Ins
 
 
 def inherited(annotations: Annotations, *, metadata_only: bool = False) -> Annotations:
-    """The annotations of an instruction made from another one: metadata and, unless ``metadata_only``, its sharding."""
+    """The annotations that an instruction passes on to its replacement.
+
+    With ``metadata_only`` the metadata alone, else also sharding, frontend attributes and origin.
+    """
     if metadata_only:
         return _metadata_of(annotations)
     if not annotations.backend_config and not annotations.statistics and not annotations.parameter_replication:
@@ -285,7 +290,7 @@ def _metadata_of(annotations: Annotations) -> Annotations:
 
 
 class Names:
-    """New names for the instructions of a computation; of a new one where that is None."""
+    """New names for the instructions of a computation; None for a computation that is made from nothing."""
 
     def __init__(self, computation: Computation | None, context: PassContext) -> None:
         self._computation = computation
@@ -300,7 +305,7 @@ class Names:
         return self._taken
 
     def new(self, base: str) -> str:
-        """A name that no instruction has: ``base`` with a number."""
+        """``base`` with a number, which no other instruction has as its name."""
         taken = self.taken
         while (name := f"{base}.{self._context.number()}") in taken:
             pass
@@ -308,7 +313,7 @@ class Names:
         return name
 
     def keep_or_new(self, name: str) -> str:
-        """``name`` where it is free, else its stem with another number."""
+        """``name`` if no instruction has it, else its stem with another number."""
         if name not in self.taken:
             self.taken.add(name)
             return name

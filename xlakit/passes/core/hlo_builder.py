@@ -1,4 +1,4 @@
-"""HloBuilder: how passes make instructions."""
+"""HloBuilder: the interface through which passes make instructions, with shapes inferred."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class HloBuilder(ABC):
 
     @abstractmethod
     def add(self, op: Op, *operands: Instruction, shape: Shape | None = None) -> Instruction:
-        """A new instruction; ``shape`` is the declared one of operations whose result does not follow from operands."""
+        """A new instruction; ``shape`` is the declared result of an operation whose operands do not determine it."""
 
     def apply(self, opcode: str, *operands: Instruction) -> Instruction:
         """An operation without attributes on these operands."""
@@ -37,29 +37,29 @@ class HloBuilder(ABC):
     # -- numbers -----------------------------------------------------------------------------------
 
     def constant(self, array: Array) -> Instruction:
-        """A constant of a NumPy array, which has a type's dtype."""
+        """A constant of a NumPy array, whose dtype is that of a primitive type."""
         return self.add(Constant(literal=Literal.from_numpy(array)))
 
     def scalar(self, value: object, kind: PrimitiveType) -> Instruction:
-        """A constant of one number, which the type must hold; one of the type's dtype keeps its bits."""
+        """A scalar constant. The type must be able to hold the value; a value of the type's dtype keeps its bits."""
         if isinstance(value, (np.ndarray, np.generic)) and value.dtype == kind.dtype:
             return self.constant(np.asarray(value))
         return self.add(Constant(literal=Literal.from_value(value, kind)))
 
     def full(self, value: object, shape: Shape) -> Instruction:
-        """An array of one number: a constant where it is a scalar, else the broadcast of one."""
+        """An array whose elements are all one value: a constant if the shape is a scalar, else a broadcast of one."""
         return self.broadcast(self.scalar(value, shape.element_type), shape.dimensions)
 
     def iota(self, shape: Shape, dimension: int) -> Instruction:
-        """For each element of an array its index along a dimension."""
+        """An iota: each element is its own index along a dimension."""
         return self.add(Iota(iota_dimension=dimension), shape=shape)
 
     # -- moves and conversions of elements -----------------------------------------------------------
 
     def broadcast(self, operand: Instruction, sizes: Sequence[int], dimensions: Sequence[int] = ()) -> Instruction:
-        """The operand repeated into ``sizes``, its dimension i being dimension ``dimensions[i]`` there.
+        """The operand broadcast to ``sizes``; its dimension i becomes dimension ``dimensions[i]`` of the result.
 
-        Without ``dimensions`` it is a scalar, or has these sizes.
+        Without ``dimensions`` the operand must be a scalar, or have these sizes already.
         """
         own = operand.shape.dimensions
         if own == tuple(sizes) and list(dimensions) in ([], list(range(len(own)))):
@@ -68,7 +68,7 @@ class HloBuilder(ABC):
         return self.add(Broadcast(dimensions=tuple(dimensions)), operand, shape=shape)
 
     def reshape(self, operand: Instruction, sizes: Sequence[int]) -> Instruction:
-        """The operand under other dimensions."""
+        """The operand reshaped to ``sizes``."""
         if tuple(sizes) == operand.shape.dimensions:
             return operand
         return self.add(Reshape(), operand, shape=operand.shape.with_dimensions(tuple(sizes)))
@@ -80,20 +80,20 @@ class HloBuilder(ABC):
         return self.add(Transpose(dimensions=tuple(permutation)), operand)
 
     def slice(self, operand: Instruction, ranges: Sequence[SliceDimension]) -> Instruction:
-        """A part of an array."""
+        """A slice of an array."""
         sizes = operand.shape.dimensions
         if all((r.start, r.limit, r.stride) == (0, size, 1) for r, size in zip(ranges, sizes, strict=True)):
             return operand
         return self.add(Slice(slice=tuple(ranges)), operand)
 
     def convert(self, operand: Instruction, kind: PrimitiveType) -> Instruction:
-        """The operand in another element type."""
+        """The operand converted to another element type."""
         if operand.shape.element_type is kind:
             return operand
         return self.add(Convert(), operand, shape=operand.shape.without_layout().with_element_type(kind))
 
     def compare(self, a: Instruction, b: Instruction, direction: str) -> Instruction:
-        """``a < b`` (LT) and the like, by element."""
+        """The element-wise comparison of two arrays, such as ``a < b`` for the direction "LT"."""
         return self.add(Compare(direction=ComparisonDirection.of(direction)), a, b)
 
     # -- tuples --------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""What rules ask about instructions: is it a number, how do its elements move, are its types all the same."""
+"""The predicates and matchers of rules: whether an instruction is a known number, or has one element type."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from xlakit.ops.shared.numerics import limits, to_double, to_integer
 
 
 def literal(x: Instruction) -> Array | None:
-    """The value of an array constant."""
+    """The value of an array constant; None for other instructions."""
     if not isinstance(x.op, Constant) or not x.shape.is_array:
         return None
     op: Any = x.op
@@ -24,7 +24,7 @@ def literal(x: Instruction) -> Array | None:
 
 
 def uniform(x: Instruction) -> Array | None:
-    """The number, a scalar, that all elements of ``x`` are: ``x`` is a scalar constant, or a broadcast of one."""
+    """The scalar that all elements of ``x`` are, if ``x`` is a scalar constant or a broadcast of one; else None."""
     if isinstance(x.op, Broadcast):
         x = x.operands[0]
     if not isinstance(x.op, Constant) or x.shape.dimensions:
@@ -33,7 +33,7 @@ def uniform(x: Instruction) -> Array | None:
 
 
 def scalar_source(x: Instruction) -> Instruction | None:
-    """The scalar that is broadcast to ``x``; ``x`` itself where it is a scalar array."""
+    """The scalar instruction that ``x`` broadcasts, or ``x`` itself if it is a scalar; else None."""
     if isinstance(x.op, Broadcast):
         x = x.operands[0]
     return x if x.shape.is_scalar else None
@@ -57,9 +57,9 @@ def as_real(number: Array | None) -> float | None:
 
 
 def is_zero(number: Array | None, *, negative: bool | None = False) -> bool:
-    """Whether a number is 0: of floats +0, or -0 where ``negative``, or any of the two where that is None.
+    """Whether a number is 0; of floats ``negative`` chooses which: False for +0, True for -0, None for either.
 
-    A complex number is so where both its parts are.
+    A complex number is 0 if both its parts are that 0.
     """
     if number is None:
         return False
@@ -72,14 +72,14 @@ def is_zero(number: Array | None, *, negative: bool | None = False) -> bool:
 
 
 def is_number(number: Array | None, value: int) -> bool:
-    """Whether a real or integer scalar is ``value``, which is not 0."""
+    """Whether a real or integer scalar equals ``value``, which must not be 0 (that has a sign: see :func:`is_zero`)."""
     if number is None:
         return False
     return as_integer(number) == value or as_real(number) == value
 
 
 def is_all_ones(number: Array | None) -> bool:
-    """Whether all bits of an integer are set, or a PRED is true."""
+    """Whether a scalar is an integer with all bits set, or the PRED true."""
     if number is None:
         return False
     kind = PrimitiveType.from_dtype(number.dtype)
@@ -99,8 +99,8 @@ def power_of_two(number: Array | None) -> int | None:
 def one_type(x: Instruction) -> bool:
     """Whether ``x`` and its operands are arrays of one element type.
 
-    Programs may declare another floating point precision than the operands have: then ``x`` rounds, and no law that
-    takes it for the exact operation holds.
+    A program may declare a result of another floating point precision than the operands: then ``x`` also rounds or
+    widens, and algebraic laws of the operation do not hold for it.
     """
     kind = x.shape.element_type
     return all(o.shape.element_type is kind for o in x.operands)
@@ -112,7 +112,7 @@ def is_operation(x: Instruction, *kinds: type[Op]) -> bool:
 
 
 def same_value(a: Instruction, b: Instruction) -> bool:
-    """Whether two instructions are the same one, or equal numbers."""
+    """Whether two instructions are the same object, or both constants (or broadcasts of them) of the same bits."""
     if a is b:
         return True
     if not isinstance(a.op, (Constant, Broadcast)) or a.shape.dimensions != b.shape.dimensions:
@@ -122,12 +122,12 @@ def same_value(a: Instruction, b: Instruction) -> bool:
 
 
 def same_bits(a: Array, b: Array) -> bool:
-    """Whether two arrays are the same to the bit, so that NaN equals itself and 0 differs from -0."""
+    """Whether two arrays have the same type, shape and bits: NaN equals itself, and 0 differs from -0."""
     return a.dtype == b.dtype and a.shape == b.shape and a.tobytes() == b.tobytes()
 
 
 def permutation_inverse(permutation: tuple[int, ...]) -> tuple[int, ...]:
-    """The permutation that undoes another."""
+    """The inverse of a permutation."""
     inverse = [0] * len(permutation)
     for position, dimension in enumerate(permutation):
         inverse[dimension] = position

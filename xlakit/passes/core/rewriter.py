@@ -28,13 +28,13 @@ ANY = "*"
 
 RuleIndex = Mapping[str, tuple[tuple[str, "Callable[[Instruction, Rewriter], Instruction | None]"], ...]]
 
-# Rules that undo each other would go on for ever; no program comes near this many rewrites for an instruction.
+# The limit of rewrites in one computation, which ends rules that undo each other; real programs stay far below it.
 _REWRITES_PER_INSTRUCTION = 100
 _REWRITES_AT_LEAST = 1_000
 
 
 class Rewriter(HloBuilder):
-    """One computation being rewritten; rules use it to build instructions and to query the old ones.
+    """The rewriting of one computation; rules use it to build instructions and to count uses of old ones.
 
     Rules are not called for instructions with an effect or with control predecessors, nor where the shape of the
     instruction, of an operand, or of an operand's operand has dynamic dimensions.
@@ -58,7 +58,7 @@ class Rewriter(HloBuilder):
         self._changed = False
 
     def result(self) -> Computation:
-        """The computation after all rewrites; the old one where there were none."""
+        """Apply all rewrites and give the new computation; the same object if no rule applied."""
         old = self.computation
         canonical = self._canonical
         for instruction in old.instructions:
@@ -73,9 +73,9 @@ class Rewriter(HloBuilder):
     # -- canonical forms -------------------------------------------------------------------------
 
     def _canonicalize(self, first: Instruction) -> None:
-        """Find the canonical form of an instruction: that of its operands first, then rules until none applies.
+        """Find the canonical form of an instruction: first of its operands, then apply rules until none applies.
 
-        A stack takes the place of recursion: an instruction stays on it until what it waits for has its form.
+        An explicit stack replaces recursion: an instruction stays on it until its operands are canonical.
         """
         canonical, replaced = self._canonical, self._replaced
         stack = [first]
@@ -143,7 +143,7 @@ class Rewriter(HloBuilder):
         return None
 
     def _names_made(self, old: Instruction, replacement: Instruction) -> list[str]:
-        """The names of the instructions that a rule made for the operands of a replacement."""
+        """The names of the new instructions that a replacement depends on, without its own."""
         found: dict[Instruction, None] = {}
         stack = [replacement]
         while stack:
@@ -164,10 +164,11 @@ class Rewriter(HloBuilder):
         return self.context.spend(rule)
 
     def _with_shape_of(self, old: Instruction, new: Instruction, rule: str) -> Instruction | None:
-        """``new`` with the shape and the name of ``old``, which it replaces; None where its shape does not allow that.
+        """``new`` with the shape and the name of ``old``, which it replaces; None if the shapes do not permit that.
 
-        A program may declare results in another floating point precision, or otherwise dynamic, than operands have;
-        and a layout matters where a bitcast looks at it. So what was there already must have the same shape.
+        The shapes can differ because a program may declare a result of another floating point precision or with other
+        dynamic dimensions than inference gives. An instruction that existed before the rule cannot take the shape of
+        ``old``, so it must have that shape already, with its layout, which bitcasts depend on.
         """
         same = new.shape == old.shape
         if not same:
@@ -181,10 +182,10 @@ class Rewriter(HloBuilder):
             return new
         return Instruction(new.op, new.operands, old.shape, old.name, annotations=inherited(old.annotations))
 
-    # -- what rules ask --------------------------------------------------------------------------
+    # -- queries of rules ------------------------------------------------------------------------
 
     def uses(self, instruction: Instruction) -> int:
-        """How often the computation uses an instruction, at least; the root counts as used once more."""
+        """A lower bound of the number of uses of an instruction in the computation; being the root is one use."""
         if self._uses is None:
             uses = use_counts(self.computation.instructions, self.computation.root)
             for old, final in self._canonical.items():
@@ -193,19 +194,19 @@ class Rewriter(HloBuilder):
             self._uses = uses
         return self._uses[instruction]
 
-    # -- what rules make -------------------------------------------------------------------------
+    # -- new instructions ------------------------------------------------------------------------
 
     def add(self, op: Op, *operands: Instruction, shape: Shape | None = None) -> Instruction:
-        """A new instruction; ``shape`` is the declared one of operations whose result does not follow from operands."""
+        """A new instruction; ``shape`` is the declared result of an operation whose operands do not determine it."""
         inferred = infer_shape(op, [o.shape for o in operands], shape)
         name = self._names.new(op.opcode)
         annotations = inherited(self._current.annotations, metadata_only=True)
         return Instruction(op, operands, inferred, name, annotations=annotations)
 
     def on(self, old: Instruction, *operands: Instruction) -> Instruction:
-        """The operation of ``old`` on other operands, giving elements of the type that ``old`` gives.
+        """The operation of ``old`` on other operands, with the element type of ``old``.
 
-        That may be another floating point precision than the operands' own, since programs may declare it so.
+        That type may differ from the inferred one, since a program may declare another floating point precision.
         """
         made = self.add(old.op, *operands, shape=old.shape.without_layout())
         kind = old.shape.element_type
@@ -215,7 +216,7 @@ class Rewriter(HloBuilder):
 
 
 def same_layouts(a: Shape, b: Shape) -> bool:
-    """Whether shapes of the same arrays lay them out in the same way."""
+    """Whether two shapes of the same dimensions have the same layouts (a missing layout is the default one)."""
     if a.tuple_shapes:
         return all(same_layouts(x, y) for x, y in zip(a.tuple_shapes, b.tuple_shapes, strict=True))
     return not a.is_array or a.layout == b.layout or a.layout_or_default == b.layout_or_default

@@ -1,7 +1,7 @@
-"""Rules: named functions from an instruction to a better one, in tables that add up, and the pass that applies them.
+"""Rewrite rules, the tables that hold them, and the pass that applies a table.
 
-A rule looks at an instruction whose operands can no longer be improved, and gives its replacement, or None.
-Its docstring is its law: ``x * 1 -> x``, and why that holds for -0, infinities and NaN where the numbers are floats.
+A rule is a function that is called with an instruction whose operands are canonical, and gives its replacement, or
+None. Its docstring is its law: ``x * 1 -> x``, and why that holds for -0, infinities and NaN if the numbers are floats.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from xlakit.ops.registry import OPERATIONS
 from xlakit.passes.core.framework import ComputationPass, PassContext
 from xlakit.passes.core.rewriter import ANY, Rewriter, RuleIndex
 
-# What a rule gives: an instruction that replaces the one it was shown, or None.
+# The function of a rule: gives the replacement of an instruction, or None if the rule does not apply.
 Rewrite = Callable[[Instruction, Rewriter], Instruction | None]
 
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """A function that improves instructions of some opcodes (``ANY`` for all)."""
+    """A function that rewrites instructions of some opcodes (``ANY`` for all); ``table`` is the name of its table."""
 
     name: str
     table: str
@@ -32,12 +32,12 @@ class Rule:
 
     @property
     def law(self) -> str:
-        """What it says, in a line."""
+        """The law of the rule, in one line: the first line of its docstring."""
         return (inspect.getdoc(self.rewrite) or "").split("\n", 1)[0]
 
 
 def opcodes_of(roots: Iterable[str | type]) -> tuple[str, ...]:
-    """The opcodes of what a rule is entered for: of a trait those of all operations that have it."""
+    """The opcodes named by opcodes, classes of operations and traits; a trait names all operations that have it."""
     found: dict[str, None] = {}
     for root in roots:
         if isinstance(root, str):
@@ -52,7 +52,10 @@ def opcodes_of(roots: Iterable[str | type]) -> tuple[str, ...]:
 
 @cache
 def _opcodes_by_class(operations: int) -> dict[type, list[str]]:
-    """For each class that operations inherit from, their opcodes; anew where there are more operations than before."""
+    """For each class or trait the opcodes of the operations that inherit from it.
+
+    operations: the number of registered operations, so that the cache is renewed when more are registered.
+    """
     found: dict[type, list[str]] = {}
     for opcode, op in OPERATIONS.items():
         for base in op.__mro__:
@@ -61,16 +64,16 @@ def _opcodes_by_class(operations: int) -> dict[type, list[str]]:
 
 
 class Rules:
-    """A table of rules. Tables add up with ``+``; rules that come first are tried first."""
+    """A table of rules. ``+`` concatenates tables; rules are tried in the order of the table."""
 
     def __init__(self, name: str, rules: Sequence[Rule] = ()) -> None:
         self.name = name
         self.rules = list(rules)
-        # By how many rules there were and which were switched off.
+        # Keyed by the number of rules and the names that are disabled.
         self._indices: dict[tuple[int, frozenset[str]], RuleIndex] = {}
 
     def rule(self, *roots: str | type) -> Callable[[Rewrite], Rewrite]:
-        """Enter a function into the table, under its own name, for these opcodes, classes or traits of operations."""
+        """A decorator that adds a function to the table, under its name, for these opcodes, classes or traits."""
         opcodes = opcodes_of(roots)
 
         def enter(rewrite: Rewrite) -> Rewrite:
@@ -120,7 +123,7 @@ class RulePass(ComputationPass):
 
     @property
     def summary(self) -> str:
-        """What it does, in a line."""
+        """What the pass does, in one line."""
         return self._summary or f"apply the rules of {self.rules.name}"
 
     def change(self, computation: Computation, context: PassContext) -> Computation:
