@@ -1,1 +1,1 @@
-"""Batches: programs over many small arrays, laid out so that the loop over the batch is innermost."""
+"""Batches of small arrays: transposes programs over them so that the batch dimension is minor and fills vectors."""

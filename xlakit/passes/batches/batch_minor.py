@@ -1,4 +1,4 @@
-"""Lays out programs over batches of small arrays so that the batch is the minor dimension."""
+"""Rewrites programs over batches of small arrays so that the batch is the minor dimension."""
 
 from __future__ import annotations
 
@@ -19,24 +19,24 @@ from xlakit.passes.core.computation_builder import ComputationCloner
 from xlakit.passes.core.framework import Pass, PassContext, inherited
 from xlakit.passes.core.matching import permutation_inverse
 
-# What is made where it is first used, in the form in which it is used.
+# Instructions that are made at their first use, in the form (original or batch-minor) that the user needs.
 _ON_DEMAND = (Constant, Iota, Tuple)
-# What would be fused with a transpose behind it.
+# Operations that fusion would fuse with a transpose of their result.
 _FUSIBLE = (Concatenate, DataMovement, Elementwise, Gather, Pad, Reduce)
 
 
 class BatchMinor(Pass):
     """Make the dimension of a batch the minor one, where a program computes on batches of small arrays.
 
-    An operation that leaves the batch's dimension alone is made over the other dimensions in batch-minor form; others
-    stay, and their operands and results are transposed. Loops carry the arrays in that form.
+    An operation that does not work along the batch dimension is made in batch-minor form; others stay, and their
+    operands and results are transposed. Loops carry their state in batch-minor form.
     """
 
     name = "batch-minor"
     left_out_by = "fusion"
 
     def run(self, module: HloModule, context: PassContext) -> HloModule:
-        """The module with those computations changed that gain by it."""
+        """The module with the computations changed whose plans have a gain."""
         own, batch = batch_of_programs(module)
         if batch is None:
             return module
@@ -52,8 +52,8 @@ class BatchMinor(Pass):
 class _Mover(ComputationCloner):
     """A copy of a computation, in which operations are made in batch-minor form.
 
-    An instruction has a clone, a batch-minor form, or both. state: what a loop carries, in place of the shape of the
-    computation's only parameter. name: by default another one than the computation's.
+    An instruction has a clone, a batch-minor form, or both. state: the new shape of the only parameter, if the
+    computation is the body or condition of a loop that carries batch-minor forms. name: a new one by default.
     """
 
     def __init__(
@@ -109,7 +109,7 @@ class _Mover(ComputationCloner):
     # -- forms -------------------------------------------------------------------------------------
 
     def _normal(self, x: Instruction) -> Instruction:
-        """The new instruction, in the form of the old one."""
+        """The new instruction for ``x``, in the original form."""
         if x in self.clones:
             return self.clones[x]
         if x in self._tuples:
@@ -125,7 +125,7 @@ class _Mover(ComputationCloner):
         return made
 
     def _element(self, whole: Instruction, number: int, shape: Shape) -> Instruction:
-        """An element of a tuple that is in batch-minor form, as it was."""
+        """An element, in the original form, of a tuple that is in batch-minor form."""
         part = self.at(whole).element(self._tuples[whole], number)
         return part if self._batch.dimension(shape) is None else self._from_minor(part, shape, whole)
 
@@ -161,11 +161,11 @@ class _Mover(ComputationCloner):
         return make.transpose(self._stored(made, x), permutation_inverse(order(shape.rank, dimension)))
 
     def _stored(self, made: Instruction, x: Instruction) -> Instruction:
-        """What is to be transposed, behind a barrier: fused, it would be computed in the order of the transpose."""
+        """The operand of a transpose, behind a barrier if fusion would compute it in the order of the transpose."""
         return self.at(x).add(OptimizationBarrier(), made) if isinstance(made.op, _FUSIBLE) else made
 
     def _given(self, x: Instruction) -> Instruction:
-        """An operand of what is in batch-minor form."""
+        """An operand of an instruction in batch-minor form: batch-minor if it has a batch dimension."""
         return self._normal(x) if self._batch.dimension(x.shape) is None else self._in_minor(x)
 
     # -- instructions ------------------------------------------------------------------------------
@@ -183,7 +183,7 @@ class _Mover(ComputationCloner):
         return self.append(self.clones[x])
 
     def _callee(self, computation: Computation) -> Computation:
-        """What a computation becomes that is given what it was given before."""
+        """The new version of a called computation whose parameters keep the original form."""
         if not _has_gain(computation, self._plans):
             return computation
         return _Mover(computation, self._batch, self._plans, self._context).result()
@@ -197,7 +197,7 @@ class _Mover(ComputationCloner):
         return made
 
     def _state_tuple(self, x: Instruction) -> Instruction:
-        """A tuple that a loop is given, or that its body gives."""
+        """The state of a loop in batch-minor form: its initial value, or the root of its body."""
         make = self.at(x)
         if isinstance(x.op, Tuple) and not x.control_predecessors:
             return make.tuple(*[self._given(o) for o in x.operands])
@@ -222,7 +222,7 @@ class _Mover(ComputationCloner):
 
 
 def _has_gain(computation: Computation, plans: Mapping[Computation, Plan]) -> bool:
-    """Whether something is made in batch-minor form in a computation, or in what it calls."""
+    """Whether a computation, or one that it calls, has operations in batch-minor form."""
     plan = plans.get(computation)
     if plan is None:
         return False

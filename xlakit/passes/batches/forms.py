@@ -1,8 +1,8 @@
-"""The batch dimension of a program, and the form in which an array has it last.
+"""Batch-minor form: the batch dimension of a program, and the shapes of arrays in which it is the last one.
 
 JAX's ``vmap`` puts the dimension of the batch before the others, so a batch of rotations is ``f32[1024,3,3]``. Slices,
-concatenations and small products then work on rows of three elements, which no vector holds. In *batch-minor form* the
-array is ``f32[3,3,1024]``: what was done for each of the three is done for vectors of the batch.
+concatenations and small products then work on rows of three elements, which do not fill vectors. In *batch-minor form*
+the array is ``f32[3,3,1024]``: the same operations work on vectors of the batch.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from xlakit.options import knob
 from xlakit.passes.core.framework import PassContext, programs
 from xlakit.passes.core.hlo_builder import HloBuilder
 
-# Makes an instruction in batch-minor form, of operands that are in that form if they have a batch dimension.
+# Makes an instruction in batch-minor form; its operands are in that form if they have a batch dimension.
 Maker = Callable[[Sequence[Instruction], HloBuilder, PassContext], Instruction]
 
-# The fewest members of a batch, and arrays of a program that must have it.
+# The fewest members of a batch, and the fewest arrays of a program that must have the batch dimension.
 _FEWEST_MEMBERS = knob("batch_minor.fewest_members", 16, 2, 3)
 _FEWEST_ARRAYS = knob("batch_minor.fewest_arrays", 24, 1)
-# Rows of more elements than this fill vectors by themselves, and so do images and other large members.
+# Longer rows fill vectors by themselves, and so do larger members, such as images.
 _LONGEST_ROW = knob("batch_minor.longest_row", 32, 4, 1000)
 _LARGEST_MEMBER = knob("batch_minor.largest_member", 2048, 16, 1 << 20)
 
@@ -36,7 +36,7 @@ class Batch:
     size: int
 
     def dimension(self, shape: Shape) -> int | None:
-        """The batch dimension of an array; None where it has none, or more than one may be it."""
+        """The batch dimension of an array; None if no dimension, or more than one, has the size of the batch."""
         if not shape.is_array or shape.is_dynamic or shape.dimensions.count(self.size) != 1:
             return None
         found = shape.dimensions.index(self.size)
@@ -45,7 +45,7 @@ class Batch:
         return found if is_small else None
 
     def is_moved(self, shape: Shape) -> bool:
-        """Whether an array lies in another order in batch-minor form."""
+        """Whether the batch-minor form of an array has its elements in another order."""
         dimension = self.dimension(shape)
         return dimension is not None and math.prod(shape.dimensions[dimension + 1 :]) > 1
 
@@ -56,7 +56,7 @@ def order(rank: int, dimension: int) -> tuple[int, ...]:
 
 
 def place(dimension: int, rank: int, batch: int) -> int:
-    """Where a dimension is in batch-minor form."""
+    """The number of a dimension in batch-minor form."""
     return rank - 1 if dimension == batch else dimension - (dimension > batch)
 
 
@@ -67,7 +67,7 @@ def minor_shape(shape: Shape, dimension: int) -> Shape:
 
 
 def batch_of(computations: Iterable[Computation]) -> Batch | None:
-    """The batch of which the most arrays of small rows are; None where there is none."""
+    """The batch size that most arrays with short rows have; None if too few arrays share one."""
     counts = Counter[int]()
     for computation in computations:
         for instruction in computation.instructions:

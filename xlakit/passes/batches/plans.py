@@ -1,4 +1,4 @@
-"""Which operations of a program are made in batch-minor form: those of computations that gain by it."""
+"""Chooses the operations that are made in batch-minor form, by the estimated gain in each computation."""
 
 from __future__ import annotations
 
@@ -20,27 +20,28 @@ from xlakit.passes.batches.forms import Batch, Maker
 from xlakit.passes.batches.rules import maker_of
 from xlakit.passes.core.framework import is_fixed
 
-# What an element costs that is moved from one form to the other, in elements of operations on short rows.
+# The unit of costs and gains is one element of an operation on short rows.
+# The cost of transposing an element between the forms.
 _MOVED = knob("batch_minor.moved", 2.0, 0.0, 100.0)
-# What an array costs beside that: a kernel of its own.
+# The additional cost of transposing an array: its own kernel.
 _MOVED_ARRAY = knob("batch_minor.moved_array", 512.0, 0.0)
-# Element-wise operations are as fast in either form, but not where they are fused with others.
+# The gain of an element-wise operation per element: it is as fast in either form alone, but not fused with others.
 _ELEMENTWISE_GAIN = 0.25
-# Larger products of each member gain as much as one of so many multiplications.
+# The gain of a dot is capped at that of so many multiplications for each member.
 _DOT_GAIN = 64
-# How often a loop is taken to run that does not count.
+# The assumed trip count of a loop whose trip count is unknown.
 _ITERATIONS = 16
-# What moves elements within short rows, or combines them.
+# Operations that move elements within short rows, or combine them.
 _ON_ROWS = (Broadcast, Concatenate, Gather, Pad, Reduce, Reverse, Slice, Transpose)
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What is done with a computation.
+    """The plan for a computation.
 
-    makers: what makes its operations in batch-minor form; none where nothing is gained by that. loops: its loops that
-    carry their state in that form. gain: in elements of operations on short rows. carries: whether it is given, and
-    gives, the state of a loop, which can have either form.
+    makers: the functions that make its operations in batch-minor form; empty if that has no gain. loops: its loops that
+    carry their state in that form. gain: in elements of operations on short rows. carries: whether the computation is
+    the body or condition of a loop, whose state can have either form.
     """
 
     makers: Mapping[Instruction, Maker]
@@ -93,7 +94,7 @@ def _candidates(
 
 
 def _gain_of(x: Instruction, batch: Batch) -> float:
-    """What an operation gains in batch-minor form, in elements of operations on short rows."""
+    """The gain of an operation in batch-minor form, in elements of operations on short rows."""
     shapes = [s for i in (x, *x.operands) for _, s in i.shape.leaves() if batch.is_moved(s)]
     if not shapes or isinstance(x.op, (Constant, Iota, Reshape)):
         return 0.0
@@ -121,7 +122,7 @@ def _moved(
     loops: Mapping[Instruction, Loop],
     carries: bool,
 ) -> set[Instruction]:
-    """The values that have to be moved from one form to the other."""
+    """The values that must be transposed between the forms, given the operations in batch-minor form."""
     starts = {loop.operands[0] for loop in loops}
 
     def is_minor(x: Instruction) -> bool:
@@ -133,7 +134,7 @@ def _moved(
     found: set[Instruction] = set()
     for x in computation.instructions:
         if carries and x is computation.root and isinstance(x.op, Tuple):
-            # A result of either form is that of the state.
+            # The state takes results in either form.
             continue
         wants = x in makers or x in starts
         found.update(o for o in x.operands if batch.is_moved(o.shape) and is_minor(o) != wants and not _is_known(o))
@@ -141,5 +142,5 @@ def _moved(
 
 
 def _is_known(x: Instruction) -> bool:
-    """Whether it can be made in either form."""
+    """Whether an instruction can be made in either form at no cost."""
     return isinstance(x.op, (Constant, Iota)) or (isinstance(x.op, Broadcast) and not x.operands[0].shape.dimensions)

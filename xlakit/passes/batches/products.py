@@ -25,17 +25,19 @@ from xlakit.passes.core.framework import PassContext
 from xlakit.passes.core.hlo_builder import HloBuilder
 from xlakit.passes.core.matching import permutation_inverse
 
-# Products with more multiplications for each member have kernels that are faster than vectors of the batch; those of a
-# matrix that all members share are one product of matrices, which is so from fewer on.
+# Products with more multiplications for each member are faster in product kernels than as vectors of the batch. The
+# limit is lower for products with an operand that all members share, which are one matrix product.
 _MOST_PRODUCTS = knob("batch_minor.most_products", 1 << 12, 0, 1 << 20)
 _MOST_SHARED = knob("batch_minor.most_shared_products", 64, 0, 1 << 20)
 
 
 @dataclass(frozen=True, slots=True)
 class _Dimensions:
-    """The dimensions of a dot without the batch's: (left, right) pairs, and those of one operand.
+    """The dimensions of a dot without that of the batch.
 
-    own: the batch dimensions of the operands, None of an operand that all members share.
+    own: the dimension of the batch in each operand, None for an operand that all members share. shared: the (left,
+    right) pairs of other batch dimensions. rows, columns: the free dimensions of the left and the right operand. pairs:
+    the (left, right) pairs of contracting dimensions.
     """
 
     own: tuple[int | None, int | None]
@@ -46,7 +48,7 @@ class _Dimensions:
 
 
 def product(x: Instruction, batch: Batch, _: int) -> Maker | None:
-    """A dot of one product for each member of the batch, or of arrays of the batch and one that all members share."""
+    """The maker of a dot with one product for each member, or with an operand that all members share; else None."""
     op = x.op_as(Dot)
     lhs, rhs = (o.shape for o in x.operands)
     found = _dimensions(op, batch, x)
@@ -68,7 +70,7 @@ def _dimensions(op: Dot, batch: Batch, x: Instruction) -> _Dimensions | None:
     columns = free_dimensions(rhs.rank, op.rhs_batch_dims, op.rhs_contracting_dims)
     left, right = batch.dimension(lhs), batch.dimension(rhs)
     if left is None or right is None:
-        # The members are rows, or columns, of one product.
+        # One operand is shared: the members must be rows or columns of one product.
         if left not in rows and right not in columns:
             return None
     elif left not in op.lhs_batch_dims or op.rhs_batch_dims[op.lhs_batch_dims.index(left)] != right:
@@ -152,17 +154,21 @@ def _one_product(x: Instruction, op: Dot, batch: Batch, found: _Dimensions) -> M
 
 
 def _moved(dimensions: Sequence[int], operand: Instruction, own: int | None) -> tuple[int, ...]:
-    """Dimensions of an operand where they are in batch-minor form."""
+    """Dimensions of an operand, renumbered for batch-minor form."""
     rank = operand.shape.rank
     return tuple(d if own is None else place(d, rank, own) for d in dimensions)
 
 
-# Larger matrices are work for vectors by themselves.
+# Larger matrices fill vectors by themselves.
 _LARGEST = knob("batch_minor.largest_matrix", 32, 1, 1000)
 
 
 def decomposition(x: Instruction, batch: Batch, own: int) -> Maker | None:
-    """What makes a Cholesky decomposition, or a triangular-solve, in batch-minor form."""
+    """The maker of a Cholesky decomposition or a triangular solve in batch-minor form: a fusion; None if too large.
+
+    The fusion's computation transposes the operands back, decomposes, and transposes the result; its kernel does all of
+    that in batch-minor form.
+    """
     rank = x.shape.rank
     if x.shape.element_type not in (PrimitiveType.F32, PrimitiveType.F64) or own >= rank - 2:
         return None

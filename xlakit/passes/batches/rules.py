@@ -1,8 +1,8 @@
-"""Operations on arrays in batch-minor form: for each, the same operation over other dimensions.
+"""Rules for operations in batch-minor form: each gives the same operation with renumbered dimensions.
 
-A rule is called with an instruction and the batch. It gives None where the operation does not leave the batch's
-dimension alone, else a function that makes the instruction. Operands that have a batch dimension are given to it in
-batch-minor form, others as they are.
+A rule is called with an instruction, the batch, and the batch dimension of the result. It gives None if the operation
+works along the batch dimension, else a maker of the instruction. A maker takes operands that have a batch dimension in
+batch-minor form, and others unchanged.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ _Rule = Callable[[Instruction, Batch, int], Maker | None]
 
 
 def maker_of(x: Instruction, batch: Batch) -> Maker | None:
-    """What makes an instruction in batch-minor form; None where that is not possible."""
+    """The maker of an instruction in batch-minor form; None if that is not possible."""
     rule = _elementwise if isinstance(x.op, (Elementwise, BitcastConvert)) else _RULES.get(x.opcode)
     own = batch.dimension(x.shape.tuple_shapes[0] if x.shape.is_tuple and x.shape.tuple_shapes else x.shape)
     return None if rule is None or own is None else rule(x, batch, own)
 
 
 def _same(x: Instruction, own: int, op: Any) -> Maker:
-    """The operation ``op``, whose result is x in batch-minor form."""
+    """The maker that applies ``op`` to the operands; its result is x in batch-minor form."""
     shape = minor_shape(x.shape, own)
     return lambda operands, make, _: make.add(op, *operands, shape=shape)
 
@@ -147,7 +147,7 @@ def _dynamic_update_slice(x: Instruction, batch: Batch, own: int) -> Maker | Non
 
 
 def _has_starts(x: Instruction, first: int) -> bool:
-    """Whether each dimension has a start of its own, from operand ``first`` on."""
+    """Whether each dimension has a scalar start index, from operand ``first`` on (and not one vector of them)."""
     return len(x.operands) == first + x.operands[0].shape.rank
 
 
@@ -176,7 +176,7 @@ def _reduce_window(x: Instruction, batch: Batch, own: int) -> Maker | None:
 
 
 def _gather(x: Instruction, batch: Batch, own: int) -> Maker | None:
-    """Gathers of windows that hold the whole batch, by indices that are the same for all of it."""
+    """A gather whose windows hold the whole batch, with indices that all members share."""
     op: Any = x.op_as(Gather)
     operand, indices = x.operands
     given = batch.dimension(operand.shape)

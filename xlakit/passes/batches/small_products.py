@@ -1,7 +1,8 @@
-"""Batches of products of small matrices as sums in loops.
+"""Rewrites batches of products of small matrices as multiply and reduce.
 
-For each matrix a micro-kernel would be called, with masks for what its tile exceeds the matrix: that takes longer than
-a few products. Written as sums, they are vectors over the elements of the result, and are fused with what is around.
+A product kernel would be called for each matrix, with a micro-tile that is larger than the matrix and masked, which
+takes longer than a few multiplications. A reduction is vectorized over the elements of the result, and fused with
+operands and users.
 """
 
 from __future__ import annotations
@@ -21,10 +22,10 @@ _LONGEST_SUM = 16
 
 
 class SmallProducts(ComputationPass):
-    """Write batches of products of small matrices as sums in loops."""
+    """Write batches of products of small matrices as multiply and reduce, which fuse into loops."""
 
     name = "small-products"
-    # Without fusion all products would be stored.
+    # Without fusion the multiply would be stored whole.
     left_out_by = "fusion"
 
     def change(self, computation: Computation, context: PassContext) -> Computation:
@@ -50,6 +51,6 @@ def _is_small(dot: Instruction) -> bool:
     lhs = dot.operands[0].shape
     batch = math.prod(lhs.dimensions[d] for d in dot.op.lhs_batch_dims)
     depth = math.prod(lhs.dimensions[d] for d in dot.op.lhs_contracting_dims)
-    # A product of complex numbers is four.
+    # A complex multiplication is four real ones.
     products = dot.shape.num_elements * depth * (4 if lhs.element_type.is_complex else 1)
     return batch > 1 and 1 <= depth <= _LONGEST_SUM and 1 <= products <= batch * _MOST_PRODUCTS.value

@@ -1,4 +1,1 @@
-"""One form for what can be said in many:
-
-calls inlined, operations expanded, layouts and precision as machine code has them.
-"""
+"""Canonicalization: inlines calls, expands compound operations, removes layouts and makes conversions explicit."""

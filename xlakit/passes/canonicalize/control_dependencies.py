@@ -33,7 +33,7 @@ class ControlDependencies(ComputationPass):
                 )
             operands = [made[o] for o in old.operands]
             if not is_control_dep(old):
-                # Arguments are there before anything else.
+                # Parameters need no predecessors: they are available from the start.
                 also = () if isinstance(old.op, Parameter) else edges.get(old, ())
                 before = dict.fromkeys(made[p] for p in (*old.control_predecessors, *also))
                 made[old] = old.replace(

@@ -1,4 +1,4 @@
-"""Expansion: operations that are others in disguise become those: scans, async pairs, hints."""
+"""Expansion: rewrites compound operations (scans, async pairs, batch norms, ..) by simpler ones, and removes hints."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from xlakit.passes.core.computation_builder import ComputationBuilder, Computati
 from xlakit.passes.core.framework import CalleesPass, PassContext
 from xlakit.passes.core.rewriter import same_layouts
 
-# Makes what replaces an instruction on the new operands, or None where it has to stay.
+# Makes the replacement of an instruction, on its cloned operands; None if the instruction has to stay.
 _Expansion = Callable[[Instruction, Sequence[Instruction], ComputationCloner, PassContext], Instruction | None]
 
 
@@ -44,11 +44,11 @@ class Expand(CalleesPass):
 
     @property
     def parts(self) -> dict[str, str]:
-        """Each expansion has a name."""
+        """The law of each expansion, by its name."""
         return _parts()
 
     def may_change(self, computation: Computation) -> bool:
-        """Whether it has an operation to expand; raises UnsupportedError for what later passes would misread."""
+        """Whether a computation has an operation to expand; raises UnsupportedError for malformed packed products."""
         for i in computation.instructions:
             if is_packed(i.op):
                 check_packed(i.op, [o.shape for o in i.operands])
@@ -85,7 +85,7 @@ class Expand(CalleesPass):
 
 
 def _may_expand(instruction: Instruction) -> bool:
-    """Whether it is worth a look; most products are not."""
+    """A cheap test of whether an instruction has an expansion; False for most dots and convolutions."""
     op = instruction.op
     if is_packed(op):
         return True
@@ -105,9 +105,9 @@ def _is_dynamic(instruction: Instruction) -> bool:
 def _async_chains(
     computation: Computation, ordered: set[Instruction], context: PassContext
 ) -> dict[Instruction, list[Instruction]]:
-    """For each done that can become a whole operation the chain of updates before it, back to its start.
+    """For each done that can become one synchronous operation, its chain: the updates before it, and last its start.
 
-    Only the done may use the start, and the operation may have no effects.
+    Each member of the chain may have only one use, and the operation no side effect.
     """
     uses = use_counts(computation.instructions, computation.root)
     uses.update(ordered)
@@ -130,7 +130,7 @@ def _async_chains(
 def _domain(
     old: Instruction, operands: Sequence[Instruction], cloner: ComputationCloner, context: PassContext
 ) -> Instruction | None:
-    """domain(x) -> x: it says where one part of a program ends and another begins."""
+    """domain(x) -> x: a domain only marks a border between parts of a program."""
     return operands[0] if context.spend("domain") else None
 
 
@@ -150,7 +150,7 @@ def _custom_call(
 def _hint(
     old: Instruction, operands: Sequence[Instruction], cloner: ComputationCloner, context: PassContext
 ) -> Instruction | None:
-    """hint(x) -> x: a custom call that says where or how its operand is to be."""
+    """hint(x) -> x: a custom call that only says where or how its operand should be stored."""
     (operand,) = operands
     same = operand.shape.without_layout() == old.shape.without_layout() and same_layouts(operand.shape, old.shape)
     return operand if same and context.spend("hint") else None
@@ -159,7 +159,7 @@ def _hint(
 def _group(
     old: Instruction, operands: Sequence[Instruction], cloner: ComputationCloner, context: PassContext
 ) -> Instruction | None:
-    """sharding-group(x) -> (): its effect is on how the program is split, which has been done."""
+    """sharding-group(x) -> (): it only affects partitioning, which is done before this pass."""
     return cloner.at(old).tuple() if context.spend("group") else None
 
 
@@ -183,10 +183,10 @@ def _top_k(
 def _scan(
     old: Instruction, operands: Sequence[Instruction], cloner: ComputationCloner, context: PassContext
 ) -> Instruction | None:
-    """scan(x, c, f) -> while, which counts the steps, reads a slice of each input and writes one of each output.
+    """scan(x, c, f) -> while, whose iterations each read a slice of each input and write a slice of each output.
 
-    Its state is the count, the number of steps, the inputs, the carries and the outputs. Along a dynamic dimension
-    there are as many steps as elements.
+    The state is (count, number of steps if it is dynamic, inputs, carries, outputs). Along a dynamic dimension the
+    number of steps is the size at run time.
     """
     op = old.op_as(Scan)
     shapes = old.shape.tuple_shapes_or_self
@@ -236,12 +236,15 @@ def _condition(name: str, steps: int | None, state: Shape, context: PassContext)
 
 
 def _body(op: Scan, name: str, steps: int | None, state: Shape, inputs: int, context: PassContext) -> Computation:
-    """The body of a scan's loop, over (iterations done, [steps, if unknown,] inputs, carries, stacked results)."""
+    """The body of a scan's loop, with the state (count, [number of steps, if dynamic,] inputs, carries, outputs).
+
+    steps: the static number of steps; None if it is dynamic. inputs: the number of inputs.
+    """
     builder = ComputationBuilder(context)
     parameter = builder.parameter(0, state)
     elements = [builder.element(parameter, i) for i in range(len(state.tuple_shapes))]
     count = step = elements[0]
-    # What stays as it is: the number of steps, where it is not known, and the inputs.
+    # Loop-invariant elements come first: the dynamic number of steps, if any, and the inputs.
     first = 1 if steps is not None else 2
     carry = first + inputs
     if op.is_reverse:
@@ -287,7 +290,7 @@ def _write(
     zero: Instruction,
     builder: ComputationBuilder,
 ) -> Instruction:
-    """The array with a row instead of the elements at ``step`` along a dimension."""
+    """The array with the slice at ``step`` along a dimension overwritten by ``row``."""
     sizes = tuple(1 if d == dimension else n for d, n in enumerate(array.shape.dimensions))
     starts = [step if d == dimension else zero for d in range(len(sizes))]
     marks = row.shape.dynamic_dimensions
@@ -310,12 +313,12 @@ _EXPANSIONS: dict[str, _Expansion] = {
     "shuffle": shuffle,
     "triangular-solve": widened,
 }
-# What does not ask how many elements there are.
+# Operations whose expansion also holds for arrays of dynamic dimensions.
 _STRUCTURAL = (CustomCall, Domain, Scan)
 
 
 def _parts() -> dict[str, str]:
-    """What each expansion says, by the name under which it is counted."""
+    """The law of each expansion (the first line of its docstring), by the name under which rewrites are counted."""
     found: dict[str, Callable[..., object]] = {
         "async-done": whole_of,
         "copy-done": whole_of,

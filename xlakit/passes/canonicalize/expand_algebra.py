@@ -1,6 +1,6 @@
-"""Expansions of algorithms on whole arrays: batch norms, scaled products, linear algebra in narrow types.
+"""Expansions of algorithms on whole arrays: batch norms, scaled dots, linear algebra in narrow types.
 
-What is narrower than F32 is computed in F32 and rounded once at the end.
+Types narrower than F32 are computed in F32 and rounded once at the end.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def _wide(*kinds: PrimitiveType) -> PrimitiveType:
 
 
 class Features(HloBuilder):
-    """Makes the parts of a batch norm: arrays of one number for each feature, and of all."""
+    """Builds a batch norm from arrays that have one number for each feature, and arrays of the shape of the operand."""
 
     def __init__(self, old: Instruction, x: Shape, cloner: ComputationBuilder, context: PassContext) -> None:
         self._old = old
@@ -44,19 +44,19 @@ class Features(HloBuilder):
         self._sum: Computation | None = None
 
     def add(self, op: Op, *operands: Instruction, shape: Shape | None = None) -> Instruction:
-        """An instruction that replaces the batch norm."""
+        """An instruction with the metadata of the batch norm."""
         return self._cloner.add(op, *operands, like=self._old, shape=shape)
 
     def wide(self, operand: Instruction) -> Instruction:
-        """In the type that is computed in."""
+        """The operand converted to the type of the computation, F32 or F64."""
         return self.convert(operand, self.kind)
 
     def all(self, feature: Instruction) -> Instruction:
-        """The number of its feature for each element."""
+        """An array with one number for each feature, broadcast to the shape of the operand."""
         return self.broadcast(feature, self._sizes, (self.feature,))
 
     def sum(self, x: Instruction) -> Instruction:
-        """The sum over all but the features."""
+        """The sum over all dimensions but the feature dimension."""
         if not self._others:
             return x
         if self._sum is None:
@@ -65,19 +65,19 @@ class Features(HloBuilder):
         return self.add(Reduce(dimensions=self._others, to_apply=self._sum), x, zero)
 
     def mean(self, x: Instruction) -> Instruction:
-        """The sum over all but the features, divided by the count."""
+        """The mean over all dimensions but the feature dimension."""
         total = self.sum(x)
         return self.apply("divide", total, self.counts(total))
 
     def counts(self, like: Instruction) -> Instruction:
-        """How many elements each feature has, in an array of the shape of another one."""
+        """The number of elements of each feature, as an array of the shape of ``like``."""
         return self._all_of(math.prod(self._sizes[d] for d in self._others), like)
 
     def _all_of(self, number: float, like: Instruction) -> Instruction:
         return self.full(like.shape.element_type.dtype.type(number), like.shape)
 
     def padded(self, variance: Instruction, epsilon: float) -> Instruction:
-        """The variance plus epsilon, of which HLO holds a single-precision number."""
+        """The variance plus epsilon, which HLO stores in single precision."""
         return self.apply("add", variance, self._all_of(float(np.float32(epsilon)), variance))
 
     def normalized(
@@ -90,7 +90,7 @@ class Features(HloBuilder):
 
 
 def _training(old: Instruction, operands: Sequence[Instruction], make: Features) -> Instruction:
-    """The mean, then the variance of what is left, then the rest."""
+    """Training: computes mean and variance, and normalizes the operand with them."""
     op, (x, scale, offset) = old.op_as(BatchNormTraining), operands
     wide = make.wide(x)
     mean = make.mean(wide)
@@ -102,7 +102,7 @@ def _training(old: Instruction, operands: Sequence[Instruction], make: Features)
 
 
 def _inference(old: Instruction, operands: Sequence[Instruction], make: Features) -> Instruction:
-    """The same with a given mean and variance."""
+    """Inference: normalizes the operand with a given mean and variance."""
     op, (x, scale, offset, mean, variance) = old.op_as(BatchNormInference), operands
     centered = make.apply("subtract", make.wide(x), make.all(make.wide(mean)))
     result = make.normalized(centered, scale, offset, make.wide(variance), op.epsilon)
@@ -136,14 +136,14 @@ _BATCH_NORMS: dict[str, Callable[[Instruction, Sequence[Instruction], Features],
 def batch_norm(
     old: Instruction, operands: Sequence[Instruction], cloner: ComputationCloner, context: PassContext
 ) -> Instruction | None:
-    """batch-norm(x, ..) -> means, variances and all that is made of them, written out."""
+    """batch-norm(x, ..) -> its formula in reductions and element-wise operations."""
     if not context.spend("batch-norm"):
         return None
     return batch_norm_of(old, operands, Features(old, operands[0].shape, cloner, context))
 
 
 def batch_norm_of(old: Instruction, operands: Sequence[Instruction], make: Features) -> Instruction:
-    """A batch norm on these operands, of the parts that ``make`` makes."""
+    """The expansion of a batch norm on these operands, built by ``make``."""
     return _BATCH_NORMS[old.op.opcode](old, operands, make)
 
 

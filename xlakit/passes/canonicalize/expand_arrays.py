@@ -23,7 +23,7 @@ from xlakit.passes.core.framework import PassContext
 def shuffle(
     old: Instruction, operands: Sequence[Instruction], cloner: ComputationCloner, context: PassContext
 ) -> Instruction | None:
-    """Slices put together in another order for each dimension that is turned; otherwise gather(x, indices)."""
+    """Concatenations of two slices, one for each rotated dimension; for a permutation gather(x, indices)."""
     if not context.spend("shuffle"):
         return None
     op, (array,) = old.op_as(Shuffle), operands
@@ -48,7 +48,7 @@ def _part(
 def _permuted(
     old: Instruction, op: Shuffle, indices: Literal, array: Instruction, cloner: ComputationCloner
 ) -> Instruction:
-    """Dimensions along which the indices do not change are moved as whole slices."""
+    """The gather of a permutation; dimensions along which the indices are constant are moved as whole slices."""
     sizes, numbers = array.shape.dimensions, np.asarray(indices.array)
     if numbers.ndim == len(sizes):
         numbers = numbers[..., None]
@@ -74,7 +74,7 @@ def _permuted(
 def sparse_convolution(
     old: Instruction, operands: Sequence[Instruction], cloner: ComputationCloner, context: PassContext
 ) -> Instruction | None:
-    """A convolution with the zeros put into its sparse kernel."""
+    """sparse convolution(x, k) -> convolution(x, dense k), with the zeros inserted into the kernel."""
     op = old.op_as(Convolution)
     config = op.sparsity_config
     if config is None or (config.lhs is not None and not _is_dense(config.lhs)):
@@ -102,7 +102,7 @@ def _is_dense(side: SparsitySide) -> bool:
 def _with_zeros(
     old: Instruction, values: Instruction, positions: Instruction, side: SparsitySide, cloner: ComputationCloner
 ) -> Instruction:
-    """Each element in its block: select(iota == positions, values, 0), with blocks made one dimension."""
+    """The dense kernel: select(iota == positions, values, 0) over (blocks, block), whose dimensions are then merged."""
     sizes, block = values.shape.dimensions, side.block_size
     split = (*sizes[: side.dimension + 1], block, *sizes[side.dimension + 1 :])
     merged = tuple(n * block if d == side.dimension else n for d, n in enumerate(sizes))

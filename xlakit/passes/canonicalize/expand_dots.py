@@ -1,4 +1,4 @@
-"""Expansions of dots: of vectors (sums that many threads share, outer products) as loops, and of packed operands."""
+"""Expansions of dots: of vectors into multiply and reduce, which become parallel loops; and of packed operands."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from xlakit.passes.core.computation_builder import ComputationCloner, binary_com
 from xlakit.passes.core.framework import PassContext
 from xlakit.passes.core.hlo_builder import HloBuilder
 
-# Fewer products of a single sum take less time than handing them to another thread.
+# A single sum of fewer products takes less time than starting another thread for it.
 _LEAST_PRODUCTS = knob("expand_dots.least_products", 1 << 17, 8)
 
 
 def is_of_vectors(dot: Instruction) -> bool:
-    """Whether no element of a dot's operands is used twice, or each of its results is one product.
+    """Whether no element of a dot's operands is used twice (a sum for each batch), or each result is one product.
 
-    A product of matrices has nothing to gain then. The first is one sum for each member of a batch.
+    Then the blocking of a matrix product has nothing to reuse.
     """
     op, count = dot.op_as(Dot), dot.shape.num_elements
     lhs, rhs = (o.shape for o in dot.operands)
@@ -35,7 +35,7 @@ def is_of_vectors(dot: Instruction) -> bool:
     if not count or not depth:
         return False
     if lhs.num_elements == rhs.num_elements == count * depth:
-        # The kernels of products add up rows of real numbers alone.
+        # A single short sum of real numbers is faster in the kernels of dots.
         return count > 1 or depth >= _LEAST_PRODUCTS.value or dot.shape.element_type.is_complex
     return depth == 1
 
@@ -43,7 +43,7 @@ def is_of_vectors(dot: Instruction) -> bool:
 def dot_of_vectors(
     old: Instruction, operands: Sequence[Instruction], cloner: ComputationCloner, context: PassContext
 ) -> Instruction | None:
-    """The sums of the products of vectors."""
+    """dot(x, y) of vectors -> reduce(multiply(x, y)), or multiply(x, y) for an outer product."""
     kind = sum_type(old)
     if kind is None or not is_of_vectors(old) or not context.spend("dot-of-vectors"):
         return None
@@ -53,7 +53,10 @@ def dot_of_vectors(
 def sums_of_products(
     old: Instruction, operands: Sequence[Instruction], kind: PrimitiveType, make: HloBuilder, context: PassContext
 ) -> Instruction:
-    """A dot as sums, in the type that a dot sums in. Like a dot's, they begin with 0, so that none is -0."""
+    """A dot as reduce(multiply(..)), in ``kind``, the type that the dot sums in.
+
+    Like those of a dot, the sums begin with +0, so that none is -0.
+    """
     op, lhs = old.op_as(Dot), operands[0].shape.dimensions
     # Batch and contracting dimensions stay in the order in which they lie in the left operand.
     pairs = zip(
@@ -63,7 +66,7 @@ def sums_of_products(
     sizes = [lhs[d] for d, _ in shared]
 
     def factor(operand: Instruction, first: Sequence[int]) -> tuple[Instruction, list[int]]:
-        """An operand with some dimensions first, in the type of the sum, and the sizes of the others."""
+        """An operand in the type of the sum, its dimensions ``first`` moved to the front; the sizes of the others."""
         free = free_dimensions(operand.shape.rank, first, ())
         turned = make.transpose(make.convert(operand, kind), [*first, *free])
         return turned, [operand.shape.dimensions[d] for d in free]
@@ -98,7 +101,7 @@ def _sums(products: Instruction, over: tuple[int, ...], make: HloBuilder, contex
 def _complex_sums(
     left: Instruction, right: Instruction, over: tuple[int, ...], make: HloBuilder, context: PassContext
 ) -> Instruction:
-    """The sums of both parts of complex products: those of real numbers are added up in vectors."""
+    """The sums of complex products as two real reductions, which code generation vectorizes."""
     (a, b), (c, d) = ([make.apply(part, x) for part in ("real", "imag")] for x in (left, right))
     real = make.apply("subtract", make.apply("multiply", a, c), make.apply("multiply", b, d))
     imaginary = make.apply("add", make.apply("multiply", a, d), make.apply("multiply", b, c))
@@ -106,7 +109,7 @@ def _complex_sums(
 
 
 def sum_type(dot: Instruction) -> PrimitiveType | None:
-    """The type that a dot sums in; None for types that are left to the dot."""
+    """The type that a dot sums in; None for mixed types, of which dots are not expanded."""
     kinds = [x.shape.element_type for x in (*dot.operands, dot)]
     if all(k.is_complex for k in kinds):
         return PrimitiveType.C128 if PrimitiveType.C128 in kinds else PrimitiveType.C64
@@ -118,7 +121,7 @@ def sum_type(dot: Instruction) -> PrimitiveType | None:
 def packed_product(
     old: Instruction, operands: Sequence[Instruction], cloner: ComputationCloner, context: PassContext
 ) -> Instruction | None:
-    """A product of packed operands is that of their nibbles, along a summed dimension that is twice as large."""
+    """product(packed x, packed y) -> product(nibbles of x, nibbles of y), with twice the contracted size."""
     if not context.spend("packed-product"):
         return None
     op, make = old.op, cloner.at(old)
@@ -133,7 +136,7 @@ def packed_product(
 
 
 def _unpacked(array: Instruction, dimension: int, make: HloBuilder) -> Instruction:
-    """Low and high nibbles side by side along a dimension, which is a new one behind the last where there is none."""
+    """Low and high nibbles interleaved along a dimension; one behind the last dimension is appended with size 1."""
     sizes = list(array.shape.dimensions)
     if dimension == len(sizes):
         sizes.append(1)

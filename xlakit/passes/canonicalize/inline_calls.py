@@ -1,4 +1,4 @@
-"""Calls become what they call: calls, composites, fusions, and maps of operations on elements."""
+"""Inlining: calls, composites, fusions, and maps of element-wise operations are replaced by their callees."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ from xlakit.passes.core.computation_builder import ComputationCloner
 from xlakit.passes.core.framework import Pass, PassContext, with_callees, with_computations
 from xlakit.passes.core.rewriter import same_layouts
 
-# Calls of calls multiply: a program does not grow beyond this, or beyond so many times what it was.
+# Nested calls can grow a program exponentially: inlining stops at this size, or this multiple of the original size if
+# that is more.
 _MOST_INSTRUCTIONS = 100_000
 _MOST_GROWTH = 10
 
@@ -29,10 +30,10 @@ class InlineCalls(Pass):
     left_out_by = "inline"
 
     def run(self, module: HloModule, context: PassContext) -> HloModule:
-        """Change every computation that is left afterwards, callees first.
+        """Change every computation that remains afterwards, callees first.
 
-        What is called by calls alone is copied from where it stands, with what it calls, into each that is left: so an
-        instruction is copied once for each copy that there is, however deep calls are nested.
+        A computation that is only inlined is not changed itself: its original instructions, and those of its callees,
+        are copied into each remaining caller. So each final copy is made once, however deep calls are nested.
         """
         if not any(c.callers for c in module.computations):
             return module
@@ -47,7 +48,7 @@ class InlineCalls(Pass):
 
 
 def _inlined(computation: Computation, calls: _Calls) -> Computation:
-    """The computation without calls; itself where none is replaced."""
+    """The computation with its calls inlined; the same object if none is."""
     if not calls.chosen(computation):
         return computation
     body = _Body(computation, calls)
@@ -61,7 +62,7 @@ def _inlined(computation: Computation, calls: _Calls) -> Computation:
 
 
 class _Calls:
-    """Which calls are replaced, and how many instructions that may still add."""
+    """Chooses the calls that are inlined, within a number of instructions that inlining may add (``room``)."""
 
     def __init__(self, context: PassContext, room: int) -> None:
         self.context = context
@@ -80,15 +81,15 @@ class _Calls:
         return found
 
     def remaining_callees(self, computation: Computation) -> Iterator[Computation]:
-        """The computations that it may still call once its calls are replaced."""
+        """The computations that a computation may still call when its calls have been inlined."""
         chosen = self.chosen(computation)
         for instruction in computation.callers:
-            # Whether a map can be replaced is known when its computation has no calls.
+            # A map is only inlined if its computation has no calls, which is known later; so its callee is kept.
             if instruction not in chosen or isinstance(instruction.op, Map):
                 yield from instruction.op.called_computations
 
     def spend(self, instruction: Instruction, computation: Computation) -> Computation | None:
-        """What replaces a call of a computation; None where it stays."""
+        """The callee that replaces a call in a computation; None if the call stays."""
         if instruction not in self.chosen(computation):
             return None
         callee = _callee(instruction)
@@ -128,9 +129,9 @@ def _same(a: Shape, b: Shape) -> bool:
 
 @dataclass(slots=True)
 class _Call:
-    """A call that is being replaced.
+    """A call that is being inlined.
 
-    values: those of its computation's instructions so far. rest: the instructions that follow.
+    values: the copies of the callee's instructions so far. rest: the instructions that are not copied yet.
     """
 
     instruction: Instruction
@@ -141,24 +142,27 @@ class _Call:
 
 
 class _Body(ComputationCloner):
-    """A computation whose calls are inlined."""
+    """Builds a copy of a computation with its calls inlined."""
 
     def __init__(self, computation: Computation, calls: _Calls) -> None:
         super().__init__(computation, calls.context)
         self.has_inlined = False
         self._calls = calls
-        # The constants of computations that were called before: they serve for all calls.
+        # The copies of callees' constants, which all calls share.
         self._constants: dict[Instruction, Instruction] = {}
 
     def inline(self, call: Instruction, callee: Computation) -> None:
-        """The instructions of a callee instead of its call."""
+        """Append the instructions of a callee instead of its call."""
         self.has_inlined = True
         self.clones[call] = (
             self._map(call, callee, self.clones) if isinstance(call.op, Map) else self._copy(call, callee)
         )
 
     def _copy(self, call: Instruction, callee: Computation) -> Instruction:
-        """Copy all instructions of a callee but its parameters, and of what it calls; gives its result."""
+        """Copy the instructions of a callee and of its own callees, without parameters; gives the copy of its root.
+
+        A stack of calls replaces recursion.
+        """
         stack = [self._begun(call, callee, call.annotations, self.clones)]
         while True:
             top = stack[-1]
@@ -177,12 +181,12 @@ class _Body(ComputationCloner):
     def _begun(
         call: Instruction, callee: Computation, annotations: Annotations, values: Mapping[Instruction, Instruction]
     ) -> _Call:
-        """A call on values of instructions around it."""
+        """The beginning of a call: its parameters have the values of the operands."""
         inside = dict(zip(callee.parameters, [values[o] for o in call.operands], strict=False))
         return _Call(call, callee, annotations, inside, iter(callee.instructions))
 
     def _until_call(self, call: _Call) -> tuple[Instruction, Computation] | None:
-        """Copy the instructions up to the next call that is replaced; gives that, and what it calls."""
+        """Copy instructions up to the next call that is inlined; gives that call and its callee, or None at the end."""
         inside, constants = call.values, self._constants
         chosen = self._calls.chosen(call.callee)
         for old in call.rest:
@@ -213,7 +217,7 @@ class _Body(ComputationCloner):
         return None
 
     def _map(self, call: Instruction, callee: Computation, values: Mapping[Instruction, Instruction]) -> Instruction:
-        """The operations of a map's computation on whole arrays."""
+        """Append the operations of a map's computation, applied to whole arrays."""
         sizes, make = call.shape.dimensions, self.at(call)
         inside = {
             parameter: make.broadcast(make.convert(values[operand], parameter.shape.element_type), sizes)
@@ -237,17 +241,17 @@ class _Body(ComputationCloner):
 
 
 def _located(own: Annotations, call: Annotations) -> Annotations:
-    """What an instruction says of itself; it comes from where the call does, where it does not say from where."""
+    """The annotations of an inlined instruction; without metadata of its own it takes the metadata of the call."""
     if own.metadata is not None or call.metadata is None:
         return own
     return dataclasses.replace(own, metadata=call.metadata)
 
 
 def _inlined_annotations(old: Instruction, call: _Call) -> Annotations:
-    """What an instruction says of itself, as a part of the computation that has the call.
+    """The annotations of an inlined instruction, in the computation that has the call.
 
-    Names in the functions of JAX's programs begin in the function, and so follow that of the call, as in XLA. A whole
-    name begins as that of the call does.
+    The op_name of an instruction in a function of JAX is relative to the function, so the op_name of the call is put
+    before it, as in XLA. An op_name that begins with the same component as that of the call is absolute, and stays.
     """
     own, caller = old.annotations.metadata, call.annotations.metadata
     if own is None or caller is None or not isinstance(call.instruction.op, Call):

@@ -1,7 +1,7 @@
-"""Layouts: every array inside the program is laid out major to minor, which is what no layout says.
+"""Layout normalization: every array inside the program gets the default layout, row-major (a shape without layout).
 
-A layout has no part in what an instruction computes, except that a bitcast reads memory in the operand's layout and
-understands it in its own, and that a custom call and an infeed are given memory.
+A layout does not affect the value of an instruction, with two exceptions: a bitcast reads memory in the operand's
+layout and interprets it in its own; and custom calls and infeeds exchange memory with external code.
 """
 
 from __future__ import annotations
@@ -27,17 +27,18 @@ from xlakit.passes.core.matching import permutation_inverse
 
 
 class NormalizeLayouts(Pass):
-    """Drop all layouts but the entry's, and make of bitcasts what they do to arrays that lie major to minor.
+    """Drop all layouts but the entry's, and replace bitcasts by transposes, reshapes and bitcast-converts.
 
     Bitcasts of padded or tiled arrays, and others whose memory is not one element after the other, become calls of
-    ``xlakit.AtSizes``, in whose computation layouts stay: Python does them. Raises UnsupportedError for dynamic arrays.
+    ``xlakit.AtSizes``, which the interpreter evaluates on a computation that keeps its layouts. Raises UnsupportedError
+    for dynamic arrays.
     """
 
     name = "normalize-layouts"
     left_out_by = ""
 
     def run(self, module: HloModule, context: PassContext) -> HloModule:
-        """All computations at once: layouts go together or not at all."""
+        """Change all computations in one rewrite: either all layouts are dropped or none."""
         stale = sum(1 for c in module.computations for i in c.instructions if _has_layout(i))
         if not stale or not context.spend("layout", stale):
             return module
@@ -89,11 +90,11 @@ class _Normalized(ComputationCloner):
 
     def __init__(self, computation: Computation, context: PassContext, shapes: dict[Shape, Shape]) -> None:
         super().__init__(computation, context)
-        # Most shapes of a program are few.
+        # Shapes without layouts, shared by all computations: a program has few different shapes.
         self._shapes = shapes
 
     def result(self) -> Computation:
-        """The new computation; the old one where it has no layouts."""
+        """The new computation; the old one if it has no layouts."""
         old = self._computation
         if not any(map(_has_layout, old.instructions)):
             return old
@@ -108,7 +109,7 @@ class _Normalized(ComputationCloner):
         if isinstance(op, Constant) and shape is not old.shape:
             op = Constant(literal=op.literal.without_layout())
         elif isinstance(op, CustomCall):
-            # The called function reads and writes memory in the layouts that stand here.
+            # The external function reads and writes memory in the declared layouts, so they stay.
             shape = old.shape
             if _reads_layouts(old):
                 op = dataclasses.replace(op, operand_layout_constraints=tuple(o.shape for o in old.operands))
@@ -139,7 +140,8 @@ class _Normalized(ComputationCloner):
         """A bitcast as operations on arrays with default layouts.
 
         bitcast(x) -> transpose(reshape(bitcast-convert(transpose(x)))), without those that change nothing. The inner
-        transpose gives the order of the operand's memory, the outer one undoes the order of the result's.
+        transpose brings the elements into the memory order of the operand's layout; the outer one goes from the memory
+        order of the result's layout to row-major order.
         """
         source, result = old.operands[0].shape, old.shape
         operand = self.clones[old.operands[0]]
@@ -162,7 +164,7 @@ class _Normalized(ComputationCloner):
         return named
 
     def _by_python(self, old: Instruction, operand: Instruction) -> Instruction:
-        """A call of a computation that is the bitcast alone, on an array of the layout that it had."""
+        """An ``xlakit.AtSizes`` call of a computation that is only the bitcast, with the original layouts."""
         parameter = Instruction(Parameter(number=0), (), old.operands[0].shape, "p0")
         root = old.replace(operands=(parameter,), control_predecessors=())
         call = CustomCall(custom_call_target=AT_SIZES, computations=(Computation(old.name, (parameter, root), root),))

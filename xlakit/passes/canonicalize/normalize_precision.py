@@ -1,7 +1,7 @@
-"""Precision: every operation takes floats of one type, and gives what its rule says.
+"""Precision normalization: afterwards every operation has floats of one type, and the result type of its shape rule.
 
 HLO lets a program mix floats of different precisions in one operation, and declare a result in another precision than
-its rule gives; both mean a conversion. Code generation goes by the types of arrays, so this pass inserts the converts.
+the shape rule gives; both imply a conversion. Code generation relies on element types, so this pass inserts converts.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from xlakit.ops.windows import ReduceWindow, SelectAndScatter
 from xlakit.passes.core.computation_builder import ComputationCloner
 from xlakit.passes.core.framework import ComputationPass, PassContext
 
-# What takes any types, and gives what its operands, its computations or its attributes say.
+# Operations that may mix types: their result type follows from operands, computations or attributes.
 _ANY_TYPES = (
     Contraction,
     Convolution,
@@ -60,7 +60,7 @@ _ANY_TYPES = (
 
 
 class NormalizePrecision(ComputationPass):
-    """Write the conversions that programs mean in which floats of different precisions meet."""
+    """Insert the conversions that operations on floats of different precisions imply."""
 
     name = "normalize-precision"
     left_out_by = ""
@@ -84,7 +84,7 @@ class NormalizePrecision(ComputationPass):
 
 
 def _is_mixed(instruction: Instruction) -> bool:
-    """Whether floats of several types are among the operands, the results and what its computations take."""
+    """Whether operands, results and the parameters of called computations have floats of several types."""
     shapes = [instruction.shape, *[o.shape for o in instruction.operands]]
     if instruction.op.can_call:
         shapes += [p.shape for computation in instruction.op.called_computations for p in computation.parameters]
@@ -93,7 +93,7 @@ def _is_mixed(instruction: Instruction) -> bool:
 
 
 def _write_conversions(old: Instruction, cloner: ComputationCloner) -> bool:
-    """Replace ``old`` by an operation on floats of one type; False where it is one already."""
+    """Replace ``old`` by an operation on floats of one type; False if it is one already."""
     operands, make = [cloner.clones[o] for o in old.operands], cloner.at(old)
     taken = [make.convert(o, kind) for o, kind in zip(operands, _taken_types(old), strict=True)]
     shape = _with_types(old.shape, infer_shape(old.op, [o.shape for o in taken], old.shape))
@@ -107,7 +107,7 @@ def _write_conversions(old: Instruction, cloner: ComputationCloner) -> bool:
 
 
 def _taken_types(instruction: Instruction) -> Sequence[PrimitiveType]:
-    """The element types in which an operation is to have its operands."""
+    """The element types that the operands of an operation must be converted to."""
     op = instruction.op
     kinds = [o.shape.element_type for o in instruction.operands]
     half = len(kinds) // 2
@@ -123,7 +123,7 @@ def _taken_types(instruction: Instruction) -> Sequence[PrimitiveType]:
         running, element = _parameter_types(op.scatter)
         return [running, element, running]
     if op.can_call:
-        # Whatever its computation does, an argument has the type of the parameter that it is for.
+        # Arguments of other called computations already have the types of the parameters.
         return kinds
     if isinstance(op, DynamicUpdateSlice):
         return [kinds[0], kinds[0], *kinds[2:]]

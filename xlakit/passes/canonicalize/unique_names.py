@@ -1,4 +1,4 @@
-"""Instructions of a program that spans processes have names that no other instruction has."""
+"""Makes the names of instructions unique in a program that spans processes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from xlakit.passes.core.framework import Pass, PassContext, with_callees, with_c
 class UniqueNames(Pass):
     """Rename instructions that have the name of one in another computation, as the compile cache does.
 
-    Processes know collectives by their names. One may have compiled a program that another one has from the cache.
+    Processes identify collectives by their names, so a process that compiled a program must use the same names as one
+    that loaded it from the cache.
     """
 
     name = "unique-names"
@@ -20,7 +21,7 @@ class UniqueNames(Pass):
     left_out_by = ""
 
     def run(self, module: HloModule, context: PassContext) -> HloModule:
-        """The module with other names; itself where all differ."""
+        """The module with unique names; the same object if they are unique already."""
         names = unique_names(i for computation in module.computations for i in computation.instructions)
         if all(i.name == name for i, name in names.items()):
             return module

@@ -1,1 +1,1 @@
-"""Fusion: which instructions one kernel computes."""
+"""Fusion: chooses the instructions that one kernel computes together."""

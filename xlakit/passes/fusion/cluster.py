@@ -1,18 +1,18 @@
-"""Clusters: the instructions that will be one fusion, and what may join them.
+"""Clusters: the instructions that will be one fusion, and the conditions under which another instruction joins.
 
-A cluster begins with one instruction, its root, whose elements are results of the fusion. From there it grows towards
-the parameters: an instruction may join when its users are members. What it would cost is known then, since it is known
-which of its elements the members read (:class:`Demand`).
+A cluster begins with one instruction, its root, whose elements are results of the fusion. It grows from the root
+towards the parameters: an instruction may join when its users are members, because then the elements that they read of
+it are known (:class:`Demand`), and with them its cost.
 
     x = f32[8,128] parameter(0)
     top = f32[8] reduce(x), dimensions={1}                 a large reduction: its domain is f32[8,128]
     wide = f32[8,128] broadcast(top), dimensions={0}       ELEMENT
     ROOT below = f32[8,128] subtract(x, wide)              ELEMENT
 
-The domain of a cluster is what its loops run over: the elements of its roots or, where it has large reductions, those
-that they reduce, so that all of them share loops. Here ``top`` has one element for each row of the domain: a nest of
-loops goes row by row, first to reduce and then to subtract. So each member has a :class:`Domain`: ELEMENT, ROW, or None
-where neither is so (a transpose, say); only values of rows may be reductions.
+The domain of a cluster is the index space of its loops: the elements of its roots or, if it has large reductions, the
+elements that these reduce, so that all of them share loops. Here ``top`` has one element for each row of the domain:
+the loop nest processes row by row, first to reduce and then to subtract. So each member has a :class:`Domain`: ELEMENT,
+ROW, or None for neither (a transpose, for example); the results of large reductions have the domain ROW.
 """
 
 from __future__ import annotations
@@ -60,8 +60,8 @@ _MOST_OPERANDS = knob("fusion_cluster.most_operands", 40, 2, 4)
 # Limits of the code of a cluster: how often members are emitted, in total and for one of them.
 _MOST_COMPUTED = knob("fusion_cluster.most_computed", 600, 3)
 _MOST_VIEWS = knob("fusion_cluster.most_views", 64, 1)
-# How often one member is emitted in branches of interior paddings: interleaved parts that are made of interleaved
-# parts, as in an associative scan, would be computed twice as often for each level.
+# How often one member is emitted in branches of interior paddings. In nested interleavings, as in an associative scan,
+# the number of emissions would double with each level.
 _MOST_BRANCHES = knob("fusion_cluster.most_branches", 2, 1)
 # How often one member is emitted inside of reductions, whose loops are unrolled.
 _MOST_WRITTEN = knob("fusion_cluster.most_written", 32, 1)
@@ -71,22 +71,22 @@ _MOST_NESTS = knob("fusion_cluster.most_nests", 16, 1)
 _SHORT_LOOP = knob("fusion_cluster.short_loop", 8, 1, 100)
 # The longest chain of cheap operations that may be recomputed.
 _MOST_REPEATED = 3
-# Few long rows are reduced in parts, by a kernel that computes nothing else.
+# Fewer rows than this, if they are long, are reduced in parts by a kernel that computes nothing else.
 _FEW_ROWS = knob("fusion_cluster.few_rows", 8, 0, 1000)
 _SHORT_ROW = knob("fusion_cluster.short_row", 1 << 14, 8)
-# Of longer rows what is computed of their sums is a small part.
+# For longer rows the work on their sums is a small part of the time.
 _SHORT_SUM = knob("fusion_cluster.short_sum", 256, 0)
 
-# The iterations at which loops over the results are cut, so that each part is a nest with a fixed set of views.
+# The iterations at which loops over the results are cut into several nests, each with a fixed set of views.
 Cuts = dict[Loop, frozenset[int]]
 
 
 class Demand(NamedTuple):
     """The elements that members of a cluster read of an instruction.
 
-    views: through which they read it; it is emitted for each, and readers with the same view share its value.
-    copies: how often it is emitted for each view, inside of small reductions, whose loops are unrolled.
-    computed: how many elements are computed for each view, the same ones again and again inside of reductions.
+    views: the views through which members read it; it is emitted once per view, and readers of a view share its value.
+    copies: how often it is emitted for each view: several times inside of small reductions, whose loops are unrolled.
+    computed: how many elements are computed for each view, with repetitions inside of reductions.
     """
 
     views: tuple[View, ...]
@@ -140,19 +140,19 @@ class Cluster:
         self.operands.update(o for o in instruction.operands if not is_scalar_constant(o))
 
     def _reduce(self, reduce: Instruction) -> None:
-        """Let the domain be what a large reduction reads."""
+        """Set the domain to the elements that a large reduction reads."""
         self.sizes = reduce.operands[0].shape.dimensions
         self.reduced = frozenset(reduce.op_as(Reduce).dimensions)
 
     @property
     def updates_in_place(self) -> bool:
-        """Whether it changes one of its operands in place."""
+        """Whether the cluster is a dynamic-update-slice, which changes one of its operands in place."""
         return isinstance(self.roots[0].op, DynamicUpdateSlice)
 
-    # -- what members read -----------------------------------------------------------------------
+    # -- demands of members ----------------------------------------------------------------------
 
     def demand_of(self, users: list[Instruction], instruction: Instruction) -> Demand | None:
-        """What these members read of an instruction; None if the code would be too large."""
+        """The elements that these members read of an instruction; None if the code would be too large."""
         first = users[0]
         if len(users) == 1 and isinstance(first.op, ELEMENTWISE) and instruction.shape.rank == first.shape.rank:
             return self.members[first].demand
@@ -190,7 +190,7 @@ class Cluster:
     # -- joining ---------------------------------------------------------------------------------
 
     def join(self, instruction: Instruction, users: list[Instruction], demand: Demand) -> bool:
-        """Add an instruction of which these members demand this; False if it should not be in the cluster."""
+        """Add an instruction, given the members that use it and their demand; False if it may not join the cluster."""
         if not self._has_room(instruction, demand):
             return False
         if self.updates_in_place and not self._may_feed_update(instruction, users):
@@ -229,9 +229,9 @@ class Cluster:
         return len(self.operands) + len(more) <= _MOST_OPERANDS.value
 
     def _may_feed_update(self, instruction: Instruction, users: Sequence[Instruction]) -> bool:
-        """Whether it reads of the array that is updated no element but the one that is written at the same index.
+        """Whether an instruction reads the updated array only at the index that the same iteration writes.
 
-        Others may have changed by then.
+        Elements at other indices may have been overwritten by then.
         """
         root = self.roots[0]
         if is_large_reduction(instruction):
@@ -241,7 +241,7 @@ class Cluster:
         return instruction in self._at_the_index and all(user is root or user in self._at_the_index for user in users)
 
     def _repeated(self, instruction: Instruction, user: Instruction) -> int:
-        """How many operations are recomputed from this user on, if the instruction is; 0 if it is not."""
+        """The length of the chain of recomputed operations through this user; 0 if nothing is recomputed there."""
         if self.members[user].repeated:
             return self.members[user].repeated
         if isinstance(user.op, ReduceWindow):
@@ -280,7 +280,7 @@ class Cluster:
         return tuple(d for d in range(len(self.sizes)) if d not in self.reduced)
 
     def _take_reduction(self, reduce: Instruction, domain: Domain | None) -> bool:
-        """Give the cluster the domain of a large reduction; False if it has another one, or needs the loops it has."""
+        """Give the cluster the domain of a large reduction; False if it has a different domain that it must keep."""
         sizes, over = reduce.operands[0].shape.dimensions, frozenset(reduce.op_as(Reduce).dimensions)
         if len(self.members[self.roots[-1]].demand.views) > 1:
             # Reductions have loops of their own, without pieces.
@@ -304,9 +304,10 @@ class Cluster:
         return True
 
     def _is_better_apart(self, reduce: Instruction) -> bool:
-        """Whether the members, as the rest of a row, would have functions of one number at a time in them.
+        """Whether the members are better computed by a kernel of their own than after each row's reduction.
 
-        Of many short rows these take a good part of the time. A kernel of their own computes them in vectors.
+        There they would compute expensive functions of one number at a time, which for many short rows takes a large
+        part of the time; a separate kernel vectorizes them.
         """
         model, rows = cost_model(), reduce.shape
         if not rows.is_array or reduced_size(reduce, 0) > _SHORT_SUM.value:
@@ -319,7 +320,7 @@ class Cluster:
     def _cuts_with(self, instruction: Instruction, demand: Demand) -> Cuts | None:
         """The cuts of loops after an instruction has joined; None if there are too many nests.
 
-        The operands of a concatenation or a padding are read in a part of the loop each.
+        Each operand of a concatenation or a pad is read in a part of the loop only.
         """
         if not isinstance(instruction.op, (Concatenate, Pad)):
             return self._cuts
@@ -342,7 +343,10 @@ class Cluster:
     # -- merging ---------------------------------------------------------------------------------
 
     def may_absorb(self, other: Cluster) -> bool:
-        """Whether one nest can compute both clusters, and each reads values of the other as they are computed."""
+        """Whether one nest can compute both clusters: each reads the other's results at the index where it computes.
+
+        Otherwise a result would be read before the nest has computed it.
+        """
         for reader, source in ((self, other), (other, self)):
             for root in source.roots:
                 if root in reader.operands:
@@ -368,7 +372,7 @@ def _dimensions(root: Instruction) -> tuple[int, ...]:
 
 
 def _operations(instruction: Instruction) -> int:
-    """The number of operations for one element: those of an unrolled product, the operands that are chosen from."""
+    """The operations for one element: multiplications of an unrolled dot, operands of a concatenation, else 1."""
     if isinstance(instruction.op, Concatenate):
         return len(instruction.operands)
     return reduced_size(instruction, 0) if isinstance(instruction.op, Dot) else 1
@@ -389,7 +393,7 @@ def _may_repeat(instruction: Instruction, repeated: int) -> bool:
 
 
 def _moves_rows(instruction: Instruction) -> bool:
-    """Whether it is a transpose of the minor dimension: a reduction behind it would not read memory in order."""
+    """Whether this is a transpose of the minor dimension: a reduction of its result would read memory with strides."""
     if not isinstance(instruction.op, Transpose):
         return False
     dimensions = instruction.op.dimensions
@@ -397,10 +401,10 @@ def _moves_rows(instruction: Instruction) -> bool:
 
 
 def _at_the_index(update: Instruction) -> set[Instruction]:
-    """What a dynamic-update-slice may compute of the array that it changes in place.
+    """The instructions that may be fused into a dynamic-update-slice although they read the array it updates in place.
 
-    That is element-wise in what it writes and in the slice that the array has there. Empty if something else is needed
-    of the array: this has to be computed before, and with it all the rest.
+    They depend on the array only through the slice at the position of the update, element by element. Empty if some
+    instruction reads the array in another way: that has to be computed before the update starts, outside of the fusion.
     """
     target, written, *starts = update.operands
     found: set[Instruction] = set()
@@ -420,7 +424,10 @@ def _at_the_index(update: Instruction) -> set[Instruction]:
 
 
 def _is_slice_at(instruction: Instruction, source: Instruction, starts: Sequence[Instruction]) -> bool:
-    """Whether it is the slice of an array that begins at these indices, which keep it within the array."""
+    """Whether an instruction is the slice of ``source`` at the start indices of the update.
+
+    A static slice is within the array, so the indices of a dynamic one, which are clamped, are the same.
+    """
     op, operands = instruction.op, instruction.operands
     if isinstance(op, DynamicSlice):
         return operands[0] is source and all(own is start for own, start in zip(operands[1:], starts, strict=True))
@@ -430,7 +437,7 @@ def _is_slice_at(instruction: Instruction, source: Instruction, starts: Sequence
 
 
 def _needs(instruction: Instruction, source: Instruction) -> bool:
-    """Whether an instruction could be computed from another one within a fusion."""
+    """Whether an instruction depends on ``source`` through fusible instructions; True if the search is too long."""
     stack, seen = [instruction], {instruction}
     while stack:
         node = stack.pop()

@@ -1,7 +1,7 @@
-"""Epilogues: a product and its epilogue become one fusion, so that the product itself is never stored.
+"""Epilogues: fuses a product with its epilogue, so that the product itself is never stored.
 
-A complete block of results of a dot or a convolution is in the cache, where a bias is added, a function applied, the
-type converted, or a row normalized. With a softmax between two dots (attention), the matrix of weights is never stored.
+While a complete block of results of a dot or a convolution is in the cache, the epilogue adds a bias, applies a
+function, converts the type, or normalizes rows. In attention (a softmax between two dots) the weights are never stored.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _MOST_REFUSED = knob("epilogues.most_refused", 8, 1)
 
 
 class Epilogues(Pass):
-    """Make one fusion of a product and of what is computed from its elements or rows, and of attention."""
+    """Make one fusion of a product and the instructions computed from its elements or rows, and of attention."""
 
     name = "epilogues"
     left_out_by = "fusion"
@@ -56,7 +56,10 @@ class Epilogues(Pass):
 
 
 class _Group:
-    """Instructions that become one fusion: products and their epilogues. ``body`` is what it computes."""
+    """Instructions that become one fusion: products and their epilogues.
+
+    given: the operands of the fusion. position: its place in the schedule. body: its computation, when closed.
+    """
 
     def __init__(self) -> None:
         self.members: dict[Instruction, None] = {}
@@ -113,7 +116,7 @@ class _Group:
             inner[member] = known[calls.root]
 
     def _give(self, operand: Instruction) -> None:
-        """Add an operand that is computed elsewhere."""
+        """Add an operand of the fusion: a parameter of its computation, or a copy of a scalar constant."""
         if is_scalar_constant(operand):
             self._inner[operand] = self._copied(operand, {})
             return
@@ -194,7 +197,7 @@ class _Fusing:
         return isinstance(instruction.op, _JOINING) or is_product(instruction)
 
     def _parts(self, instruction: Instruction) -> list[Instruction]:
-        """The get-tuple-elements of an instruction with several results."""
+        """The get-tuple-elements of an instruction with several results, which join with it."""
         if not instruction.shape.is_tuple:
             return []
         return [u for u in self._users.get(instruction, []) if isinstance(u.op, GetTupleElement)]
@@ -206,7 +209,7 @@ class _Fusing:
         return None if any(r.shape.is_tuple for r in results) else results
 
     def _position_of(self, members: Sequence[Instruction]) -> float | None:
-        """A position for the members together, after their operands and before their users; None if there is none."""
+        """A position in the schedule for all members, after their operands and before their users, or None."""
         inside = set(members)
         needed = [
             self._positions[o] for m in members for o in m.operands if o not in inside and not is_scalar_constant(o)

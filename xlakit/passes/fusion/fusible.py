@@ -1,4 +1,4 @@
-"""Single instructions as fusion sees them: whether a loop nest can compute one, and what computing it again costs."""
+"""Properties of single instructions for fusion: whether a loop nest can compute one, and the cost of recomputing it."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ from xlakit.ops.windows import ReduceWindow
 from xlakit.options import knob
 from xlakit.passes.analysis.cost_model import cost_model
 
-# A bitcast-convert is one of these where the widths are the same.
+# A bitcast-convert is element-wise if both types have the same width.
 ELEMENTWISE: Final = (Elementwise, BitcastConvert)
 # Operations that only rename or move elements.
 MOVEMENT: Final = (DataMovement, Iota)
-# Operations that choose between operands, or read many elements for one.
+# All operations that a loop nest can compute, if is_fusible's other conditions hold.
 _FUSIBLE = (*ELEMENTWISE, *MOVEMENT, Pad, Concatenate, DynamicSlice, Gather, ReduceWindow, Reduce, DynamicUpdateSlice)
 
 # A reduction of at most so many elements is unrolled inside of a loop.
 _SMALL_REDUCTION = 16
-# Vectors of fewer elements do not pay.
+# Shorter rows are not worth vectorizing.
 _LEAST_ROW = 4
 # The most elements of a matrix product that is unrolled inside of a loop.
 _TINY_RESULT = knob("fusion_cluster.tiny_result", 32, 0, 10_000)
-# Cycles to load an index, keep it within the array, and load one element from there: in vectors, too, each by itself.
+# Cycles to load an index, clamp it, and load one element from there; vector code does this element by element, too.
 _GATHERED: Final = 2.5
 
 
@@ -87,7 +87,7 @@ def is_large_reduction(instruction: Instruction) -> bool:
 
 
 def is_short_row(instruction: Instruction) -> bool:
-    """Whether this reduces rows of a few elements, side by side in memory, that fill a vector of four at least."""
+    """Whether this is a reduction of short rows along minor dimensions, of at least a vector of four elements each."""
     op = instruction.op
     if not isinstance(op, Reduce) or instruction.shape.is_tuple:
         return False
@@ -97,19 +97,19 @@ def is_short_row(instruction: Instruction) -> bool:
 
 
 def is_free(instruction: Instruction) -> bool:
-    """Whether computing it again costs less than reading it: an iota, or a broadcast scalar."""
+    """Whether recomputing an instruction costs less than loading its value: an iota, or a broadcast scalar."""
     if isinstance(instruction.op, Iota):
         return True
     return isinstance(instruction.op, Broadcast) and instruction.operands[0].shape.num_elements == 1
 
 
 def is_simple(instruction: Instruction) -> bool:
-    """Whether it computes each element from those at its own index, in a few machine instructions."""
+    """Whether an instruction is element-wise and takes only a few machine instructions per element."""
     return isinstance(instruction.op, ELEMENTWISE) and not isinstance(instruction.op, Expensive)
 
 
 def is_cheap(instruction: Instruction) -> bool:
-    """Whether it may be computed in several loops, because it reads no more elements than it gives."""
+    """Whether an instruction may be recomputed in several loops: it is simple and reads at most one large operand."""
     if isinstance(instruction.op, MOVEMENT):
         return True
     if not is_simple(instruction):
@@ -132,11 +132,11 @@ def reduced_size(user: Instruction, number: int) -> int:
 
 
 def work_of(instruction: Instruction) -> float:
-    """The cost of one element, without its operands; none for operations that only move elements to known indices."""
+    """The cost in nanoseconds of computing one element from its operands; 0 for operations that only move elements."""
     op = instruction.op
     if isinstance(op, Gather):
         return cost_model().cycles(_GATHERED) / max(1, math.prod(op.slice_sizes))
     if not isinstance(op, ELEMENTWISE):
-        # A window or a small product; moving elements costs nothing.
+        # A window or a small product costs as a few cheap operations; moving elements costs nothing.
         return 4 * cost_model().plain if isinstance(op, (Reduce, ReduceWindow, Dot)) else 0.0
     return cost_model().operation(op).in_vector * max(1, instruction.shape.element_type.bit_width // 32)

@@ -1,7 +1,7 @@
-"""Fusion: instructions that one loop nest can compute become one instruction.
+"""Instruction fusion: groups the instructions that one loop nest can compute into fusion instructions.
 
-From the results to the parameters, each instruction joins the cluster of its users if all are in one cluster; a cheap
-instruction may join several. Any other instruction begins a cluster of its own.
+The pass visits the instructions from the results to the parameters. Each joins the cluster of its users if all of them
+are in one cluster; a cheap instruction may join several. Any other instruction begins a cluster of its own.
 """
 
 from __future__ import annotations
@@ -54,10 +54,10 @@ class _Fusing:
         self._order = {instruction: i for i, instruction in enumerate(computation.instructions)}
         self._users = users_of(i for i in computation.instructions if i in self._live)
         self._loops = Loops()
-        # The clusters that compute an instruction, and the one of which it is a result.
+        # _inside: the clusters that compute an instruction. _clusters: the one of which it is a result, its root.
         self._inside: dict[Instruction, list[Cluster]] = {}
         self._clusters: dict[Instruction, Cluster] = {}
-        # The nanoseconds of recomputation between an instruction and the results.
+        # The nanoseconds of recomputation on the path from an instruction to the results.
         self._again: dict[Instruction, float] = {}
 
     def run(self) -> Computation:
@@ -73,10 +73,10 @@ class _Fusing:
         return self._rebuilt({root: c for root, c in self._clusters.items() if id(c) in chosen})
 
     def _assign(self, instruction: Instruction) -> None:
-        """Let an instruction join the clusters of its users, and begin one of its own where not all take it in.
+        """Let an instruction join the clusters of its users; it begins one of its own unless all of them accept it.
 
-        An instruction that is a result anyway (``read`` outside of clusters) is stored; then only what is free is
-        computed in its users' clusters as well.
+        An instruction that is also read outside of clusters (``read``) is stored anyway; then the clusters of its users
+        recompute it only if it is free.
         """
         users = self._users.get(instruction, [])
         consumers = list({id(c): c for user in users for c in self._inside.get(user, [])}.values())
@@ -99,7 +99,7 @@ class _Fusing:
         return is_free(instruction) or (is_cheap(instruction) and len(consumers) <= _MOST_COPIES.value)
 
     def _join(self, instruction: Instruction, consumers: list[Cluster], users: list[Instruction]) -> list[Cluster]:
-        """The clusters of ``consumers`` that take the instruction in; none if too much would be recomputed."""
+        """The clusters among ``consumers`` that the instruction has joined; none if too much would be recomputed."""
         inside = [[u for u in users if u in c.members] for c in consumers]
         demands = [c.demand_of(own, instruction) for c, own in zip(consumers, inside, strict=True)]
         work, count = work_of(instruction), instruction.shape.num_elements
@@ -126,7 +126,7 @@ class _Fusing:
         return with_fusions(self._computation, (self._fused(n) if isinstance(n, Cluster) else n for n in nodes))
 
     def _ordered(self, clusters: dict[Instruction, Cluster]) -> Iterable[Instruction | Cluster]:
-        """Instructions and clusters, each after those that it needs."""
+        """Instructions and clusters in topological order."""
 
         def needed(node: Instruction | Cluster) -> Sequence[Instruction | Cluster]:
             operands = node.operands if isinstance(node, Cluster) else {*node.operands, *node.control_predecessors}
@@ -136,13 +136,13 @@ class _Fusing:
         return depth_first([clusters.get(i, i) for i in live if i in clusters or self._is_needed(i, clusters)], needed)
 
     def _is_needed(self, instruction: Instruction, clusters: dict[Instruction, Cluster]) -> bool:
-        """Whether it remains an instruction outside of fusions."""
+        """Whether an instruction also remains outside of fusions."""
         if instruction in self._clusters or instruction not in self._inside:
             return True
         return any(c.roots[0] not in clusters for c in self._inside[instruction])
 
     def _fused(self, cluster: Cluster) -> Fused:
-        """The fusion of a cluster: its operands become parameters, and scalar constants are inside."""
+        """The fusion of a cluster: operands become parameters, and scalar constants are copied into its computation."""
         order = self._order
         operands = sorted(cluster.operands, key=order.__getitem__)
         inner: dict[Instruction, Instruction] = {}

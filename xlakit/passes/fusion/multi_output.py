@@ -3,7 +3,7 @@
     mean = f32[] fusion(x), calls=sum            one pass over x each;
     square = f32[] fusion(x), calls=sum_squares  merged they are one fusion of two results, which reads x once
 
-Neither may depend on the other through a third node, since both are computed at once.
+Neither cluster may depend on the other through a third node, since one kernel computes both.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from xlakit.passes.fusion.cluster import Cluster
 
 _MOST_MEMBERS = 100
 _MOST_ROOTS = knob("multi_output.most_roots", 8, 2)
-# An array with more readers than this is no reason to merge them.
+# Readers of an array are only merged if it has at most so many of them.
 _MOST_READERS = knob("multi_output.most_readers", 12, 1)
 # A reader of an array is compared with so many of the next readers.
 _NEIGHBORS = knob("multi_output.neighbors", 4, 50)
@@ -29,9 +29,10 @@ Node = Cluster | Instruction
 
 
 class Merging:
-    """Merges the clusters of one computation. ``clusters`` has the cluster of each root, and is changed.
+    """Merges the clusters of one computation.
 
-    others: the instructions that are in no cluster. result: the root of the computation.
+    clusters: maps each root to its cluster; updated in place. others: the instructions that are in no cluster.
+    order: the position of each instruction. result: the root of the computation.
     """
 
     def __init__(
@@ -44,7 +45,7 @@ class Merging:
         self._clusters = clusters
         self._result = result
         self._order = order
-        # The readers of a result. A cluster that was merged into another one is looked up in _became.
+        # The readers of each result, as they were at first; _became maps a merged cluster to the one that absorbed it.
         self._readers: dict[Instruction, list[Node]] = {}
         self._became: dict[Cluster, Cluster] = {}
         for node in (*clusters.values(), *others):
@@ -82,7 +83,7 @@ class Merging:
                     self._drop_inner_roots(b)
 
     def _drop_inner_roots(self, cluster: Cluster) -> None:
-        """Remove roots that only the cluster itself reads."""
+        """Remove results that only the cluster itself reads, which need not be stored."""
         for root in list(cluster.roots):
             readers = [self._now(r) for r in self._readers.get(root, ())]
             if len(cluster.roots) > 1 and readers and all(r is cluster for r in readers) and root is not self._result:
@@ -122,5 +123,5 @@ def _are_mergeable(a: Cluster, b: Cluster) -> bool:
     sizes = {r.shape.num_elements for r in (*a.roots, *b.roots)}
     if len(sizes) > 1 or not a.may_absorb(b):
         return False
-    # A reduction that needs the other's result would be a stage of its own.
+    # Reductions of which one needs the other's result cannot share a pass over the rows.
     return not a.reduced or not (set(a.roots) & b.operands or set(b.roots) & a.operands)

@@ -1,4 +1,4 @@
-"""Products with an epilogue: the part of a fusion that is computed on each block of results while it is in the cache.
+"""Recognizes products with an epilogue, which is computed on each block of results while the block is in the cache.
 
 A chain is a dot or a convolution with an elementwise epilogue; or a dot with an epilogue over its rows (softmax) and
 optionally a second dot that takes the result of this epilogue as its rows (attention):
@@ -33,9 +33,9 @@ from xlakit.ops.shared.nibbles import is_packed
 from xlakit.options import knob
 from xlakit.passes.fusion.fusible import ELEMENTWISE, MOVEMENT, Domain, is_fusible, is_large_reduction
 
-# Products of fewer rows or columns are limited by reading their operands, and have few results.
+# Products of fewer rows or columns are bound by reading their operands; their epilogues have little to save.
 _FEWEST = knob("product_chain.fewest", 8, 1)
-# So many bytes of a row, times as many rows as a product should have, stay in the cache.
+# The bytes of the longest row: a block of as many such rows as a product needs stays in the cache.
 _LONGEST_ROW = knob("product_chain.longest_row", 1 << 14, 64)
 _ALLOWED = (*ELEMENTWISE, *MOVEMENT, Constant, DynamicSlice)
 
@@ -66,7 +66,7 @@ class Chain:
 
 
 def is_product(instruction: Instruction) -> bool:
-    """Whether this is a product with a kernel of its own, of many rows and columns."""
+    """Whether this is a dot or convolution that a product kernel computes, with enough rows and columns."""
     if not isinstance(instruction.op, (Dot, Convolution)) or instruction.control_predecessors:
         return False
     if is_packed(instruction.op):
@@ -87,7 +87,7 @@ def is_product(instruction: Instruction) -> bool:
 
 
 def _matrix(dot: Instruction) -> tuple[int, int]:
-    """Rows and columns of each of a dot's products."""
+    """The numbers of rows and columns of a dot's result, for each batch."""
     op = dot.op_as(Dot)
     lhs, rhs = (o.shape.dimensions for o in dot.operands)
     rows = free_dimensions(len(lhs), op.lhs_batch_dims, op.lhs_contracting_dims)
@@ -96,7 +96,7 @@ def _matrix(dot: Instruction) -> tuple[int, int]:
 
 
 def keeps_rows(instruction: Instruction) -> bool:
-    """Whether this is a transposition that moves whole rows."""
+    """Whether this is a transpose that keeps the minor dimension, and so moves whole rows."""
     if not isinstance(instruction.op, Transpose):
         return False
     return instruction.op.dimensions[-1:] == (len(instruction.op.dimensions) - 1,)
@@ -115,7 +115,7 @@ def chain_of(computation: Computation) -> Chain | None:
     first = _link(products[0], users, roots)
     moved = {first.value, *(_link(p, users, roots).value for p in products[1:])}
     if any(isinstance(i.op, Transpose) and i not in moved for i in body):
-        # Strided reads need a loop nest of their own.
+        # Other transposes read with strides, which needs a separate loop nest.
         return None
     reduces = tuple(i for i in body if is_large_reduction(i))
     if len(products) == 1:
@@ -153,7 +153,7 @@ def _single(
 
 
 def _elements(value: Instruction, body: Iterable[Instruction]) -> set[Instruction] | None:
-    """The instructions computed from ``value``; None unless all of them are elementwise."""
+    """The instructions of ``body`` computed from ``value``; None unless all are element-wise or regrouping reshapes."""
     found = {value}
     for instruction in body:
         if instruction is value or found.isdisjoint(instruction.operands):
@@ -167,7 +167,7 @@ def _elements(value: Instruction, body: Iterable[Instruction]) -> set[Instructio
 
 
 def _is_regrouped(value: Instruction, instruction: Instruction) -> bool:
-    """Whether the dimensions of the one are those of the other, in order, some of them split or joined."""
+    """Whether one shape is the other with some adjacent dimensions joined, so that both split rows alike."""
     a, b = ({math.prod(i.shape.dimensions[d:]) for d in range(i.shape.rank + 1)} for i in (value, instruction))
     return value.shape.num_elements == instruction.shape.num_elements and (a <= b or b <= a)
 
@@ -179,7 +179,7 @@ def _row_domains(
     reduces: Iterable[Instruction],
     until: Instruction | None = None,
 ) -> dict[Instruction, Domain] | None:
-    """The domain of each instruction computed from a dot, up to ``until``; None if one does not work row by row."""
+    """The domain of each instruction computed from a dot, without ``until``; None if one cannot work row by row."""
     sizes = link.value.shape.dimensions
     rows = _row_rank(link.product)
     if rows is None or link.value is not link.product:
@@ -223,7 +223,7 @@ def _epilogue_domain(
     if relation is Domain.ELEMENT:
         return relation if isinstance(instruction.op, Elementwise) and dimensions == sizes else None
     if isinstance(instruction.op, (Elementwise, Reshape)):
-        # Dimensions of size 1 come and go, as a batch of one does.
+        # Dimensions of size 1, such as a batch of one, may be added or dropped.
         return relation if _long(dimensions) == _long(sizes[:rows]) else None
     if isinstance(instruction.op, Broadcast):
         kept = [d for d in instruction.op.dimensions if sizes[d] != 1] if dimensions == sizes else None
@@ -266,7 +266,7 @@ def _double(
 
 
 def _takes_rows(first: Link, weights: Instruction, dot: Instruction) -> bool:
-    """Whether a dot multiplies the rows of ``weights``, batch by batch of the first product."""
+    """Whether a dot contracts the whole rows of ``weights``, with the same batches as the first product."""
     if not isinstance(dot.op, Dot):
         return False
     op, batches = dot.op, len(first.product.op_as(Dot).lhs_batch_dims)

@@ -1,4 +1,4 @@
-"""Stacks: concatenations of pieces of equal size, whose pieces are computed in one loop.
+"""Recognizes stacks: concatenations of pieces of equal size, whose pieces are computed side by side in one loop.
 
 ``concatenate(f(x, y), g(x, y))`` is one loop that computes the elements of both pieces at an index, and shares common
 subexpressions. The fusion pass and the code generator both use this module.
@@ -14,21 +14,21 @@ from xlakit.ir.traits import Elementwise
 from xlakit.ops.movement import Concatenate, Reshape, Transpose
 from xlakit.options import knob
 
-# So many pieces are computed side by side at most.
+# The largest number of pieces that are computed side by side.
 MOST_PIECES = knob("stacking.most_pieces", 16, 2)
-# How many instructions are looked at for one result.
+# How many instructions the search visits for one result.
 _MOST_VISITED = 64
 
 
 def pieces_of(root: Instruction) -> dict[int, int]:
-    """The dimensions of a result that consist of pieces of equal size, with the number of pieces; empty for no stack.
+    """Maps each dimension of a result that consists of equal pieces to their number; empty if the result is no stack.
 
     A stack is a concatenation followed by elementwise operations, reshapes and transposes.
     """
     found: dict[int, int] = {}
     if not root.shape.is_array:
         return {}
-    # Each instruction with what its dimensions are in the root.
+    # Each instruction with the dimension of the root that each of its dimensions corresponds to, or None.
     stack: list[tuple[Instruction, tuple[int | None, ...]]] = [(root, tuple(range(root.shape.rank)))]
     seen = {root}
     while stack and len(seen) < _MOST_VISITED:
@@ -59,13 +59,13 @@ def pieces_of(root: Instruction) -> dict[int, int]:
 
 
 def _count(operands: Sequence[Instruction], dimension: int) -> int:
-    """Into how many pieces of one size a concatenation is cut, each of which is in one operand."""
+    """The number of equal pieces of a concatenation such that no piece crosses operands."""
     sizes = [o.shape.dimensions[dimension] for o in operands]
     return sum(sizes) // max(1, math.gcd(*sizes))
 
 
 def _through_reshape(reshape: Instruction, dims: Sequence[int | None]) -> tuple[int | None, ...] | None:
-    """What the dimensions of a reshape's operand are, where only dimensions of size 1 come and go."""
+    """The dimensions of the root for those of a reshape's operand; None unless it only adds or drops sizes of 1."""
     sizes, others = reshape.shape.dimensions, reshape.operands[0].shape.dimensions
     if [n for n in sizes if n != 1] != [n for n in others if n != 1]:
         return None

@@ -1,7 +1,7 @@
-"""Views: which elements of an instruction the loops of a fusion read, by which recomputation is counted.
+"""Views: the elements of an instruction that the loops of a fusion read; they tell how often it is recomputed.
 
-The loops of a fusion run over the elements of its result. They read each instruction inside at indices that follow from
-their variables; a view says which, a span for each dimension.
+The loops of a fusion run over the elements of its result. They read each instruction inside at indices that are
+functions of the loop variables; a view describes these indices, with a span for each dimension.
 
     a = f32[8] exponential(x)
     low = f32[4] slice(a), slice={[0:4]}
@@ -11,8 +11,8 @@ their variables; a view says which, a span for each dimension.
 Here is one loop, ``i < 4``. It reads ``sum``, ``low`` and ``high`` at ``i``, but ``a`` through two views, at ``i`` and
 at ``4 + i``: the code of the exponential is emitted twice. Readers with the same view share one computed value.
 
-Where indices do not follow linearly from a loop's variable (gathers, joined dimensions), and where an operation loops
-over its operand (reductions), the span has a loop of its own. Views are equal if their spans count the same loops.
+If indices are no linear function of a loop variable (gathers, joined dimensions), or if an operation loops over its
+operand (reductions), the span has a loop of its own. Views are equal if their spans are equal, with the same loops.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ from xlakit.ops.windows import ReduceWindow
 
 
 class Loop:
-    """What counts the iterations of a span; each loop is one object.
+    """The loop that counts the iterations of a span, compared by identity.
 
-    dimension: the dimension of the results that it goes over, if it does.
-    reduces: whether it is inside of a reduction: what is computed there is computed for each iteration.
-    branches: whether its code is in a branch: that of an interior padding, between whose elements there are others.
+    dimension: the dimension of the results that it runs over; None for other loops.
+    reduces: whether it is inside of a reduction, where each iteration computes the instruction again.
+    branches: whether its code is in the conditional branch of an interior padding, which reads only some iterations.
     """
 
     __slots__ = ("branches", "dimension", "reduces")
@@ -49,7 +49,7 @@ class Span(NamedTuple):
     """The elements ``start + stride * i`` of a dimension, where ``i`` is below ``length`` and counted by ``loop``.
 
     start: None if it is known only at run time, or is not one number.
-    first: where only a part of the loop reads, as of an operand of a concatenation, the iteration at which that begins.
+    first: the first iteration that reads, if only a part of the loop does (as for an operand of a concatenation).
     """
 
     start: int | None
@@ -66,17 +66,17 @@ _SINGLE = WindowDimension(size=1)
 
 
 class Loops:
-    """The loops of a computation, by what they go over: an instruction with a number, say, below a view.
+    """The loops of a computation, each found by a key (such as an instruction and a number) and the view around it.
 
-    A loop inside of other loops hangs on the view that counts these: written out, the name of a loop in a chain of
-    reductions would be twice as long for each of them.
+    An inner loop is identified by the view of its outer loops, an object, because a written-out key would double in
+    length with each reduction of a chain.
     """
 
     def __init__(self) -> None:
         self._made: dict[tuple[tuple[Hashable, ...], View], Loop] = {}
 
     def over_results(self, dimension: int) -> Loop:
-        """The loop over a dimension of the results; all fusions have the same, so that their views can be compared."""
+        """The loop over a dimension of the results; all clusters share it, so that their views can be compared."""
         return self._made.setdefault((("results", dimension), ()), Loop(dimension, reduces=False, branches=False))
 
     def of(self, *key: Hashable, within: View = (), reduces: bool = False, branches: bool = False) -> Loop:
@@ -88,7 +88,7 @@ class Loops:
         return found
 
     def whole(self, sizes: Sequence[int], *key: Hashable, within: View = ()) -> View:
-        """All elements of an array, by loops of their own; such an array counts as computed once, wherever that is."""
+        """The view of all elements of an array, with separate loops, which count as outside of reductions."""
         view: list[Span] = []
         for d, size in enumerate(sizes):
             loop = self._made.setdefault(((*key, d), within), Loop(None, reduces=False, branches=False))
@@ -97,17 +97,19 @@ class Loops:
 
 
 def span(start: int, length: int, loop: Loop) -> Span:
-    """Neighboring elements from a known index on; that of one element has no loop."""
+    """The span of ``length`` adjacent elements from a known index; a span of one element has no loop."""
     return Span(start, 0, 1, None) if length == 1 else Span(start, 1, length, loop)
 
 
 def is_in_reduction(view: View) -> bool:
-    """Whether what is seen is computed inside of the loops of a reduction, a window or a product."""
+    """Whether the elements of a view are computed inside of the loops of a reduction, a window or a product."""
     return any(s.loop is not None and s.loop.reduces for s in view)
 
 
 def is_in_branch(view: View) -> bool:
-    """Whether what is seen is computed in the branch of an interior padding, of which nothing outside is the same."""
+    """Whether the elements of a view are computed in the branch of an interior padding, and so shared with no code
+    outside.
+    """
     return any(s.loop is not None and s.loop.branches for s in view)
 
 
@@ -117,7 +119,7 @@ def elements(view: View) -> int:
 
 
 def borders(view: View) -> list[tuple[Loop, int]]:
-    """The iterations of loops between which a view is either always read or never."""
+    """The loops and iterations at which reading a view begins and ends."""
     parts = [(s.loop, s.first, s.length) for s in view]
     return [
         (loop, iteration)
@@ -142,12 +144,12 @@ class _Read(NamedTuple):
 
     @property
     def is_initial(self) -> bool:
-        """Whether the operand is an initial value of a reduction: they stand behind the arrays."""
+        """Whether the operand is an initial value of a reduction; these follow the arrays."""
         return self.number >= len(self.user.operands) // 2
 
 
 def view_of_operand(user: Instruction, number: int, view: View, loops: Loops) -> View | None:
-    """The view of operand ``number`` where ``user`` is read through ``view``; None where no element is read."""
+    """The view of operand ``number`` if ``user`` is read through ``view``; None if no element is read."""
     rule = _RULES.get(user.opcode)
     if rule is not None:
         return rule(_Read(user, number, view, loops))
@@ -188,7 +190,7 @@ def _broadcast(read: _Read) -> View:
 
 
 def _reshape(read: _Read) -> View:
-    """Dimensions that stay, from the front and from the back, keep their spans; the others are joined or split."""
+    """Dimensions that are unchanged, from the front and the back, keep their spans; those between get new ones."""
     view, sizes, others = read.view, read.user.shape.dimensions, read.sizes
     own = [d for d, size in enumerate(sizes) if size != 1]
     proper = [d for d, size in enumerate(others) if size != 1]
@@ -212,7 +214,7 @@ def _reshape(read: _Read) -> View:
 
 
 def _joined(sizes: Sequence[int], spans: View, loops: Loops) -> Span | None:
-    """Where the elements lie in the dimensions joined to one, if that is one after the other."""
+    """The span of the elements in one dimension that joins several, if they are adjacent there; else None."""
     first, *rest = spans
     if first.start is None or first.stride not in (0, 1):
         return None
@@ -223,7 +225,7 @@ def _joined(sizes: Sequence[int], spans: View, loops: Loops) -> Span | None:
 
 
 def _part(s: Span, begin: int, end: int, loops: Loops) -> Span | None:
-    """The part of a span that lies from ``begin`` to before ``end``, counted from ``begin``; None where none does."""
+    """The part of a span in [begin, end), with indices relative to ``begin``; None if it is empty."""
     if s.start is None:
         return Span(None, s.stride, s.length, loops.of("from", begin, within=(s,)))
     last = s.start + s.stride * (s.length - 1)
@@ -236,7 +238,7 @@ def _part(s: Span, begin: int, end: int, loops: Loops) -> Span | None:
     final = min(s.length - 1, (high - s.start) // s.stride)
     if first > final:
         return None
-    # A part of one iteration stays one: its border is still a border.
+    # A part of one iteration keeps its loop, unlike in span(): its borders cut the loop.
     return Span(s.start + s.stride * first - begin, s.stride, final - first + 1, s.loop, (s.first or 0) + first)
 
 
@@ -273,12 +275,12 @@ def _dynamic_slice(read: _Read) -> View:
 
 
 def _update(read: _Read) -> View:
-    """Only the elements that are written are computed."""
+    """The whole update operand: only the elements that are written are computed."""
     return read.loops.whole(read.sizes, read.user, read.number)
 
 
 def _gather(read: _Read) -> View:
-    """As many elements of the operand as of the result, and no more indices than that."""
+    """One element of the operand for each element of the result, at unknown indices."""
     if read.number:
         return read.loops.whole(read.sizes, read.user, within=read.view)
     loop = read.loops.of(read.user, within=read.view)
@@ -287,7 +289,7 @@ def _gather(read: _Read) -> View:
 
 
 def _dot(read: _Read) -> View:
-    """Code generation opens loops for each view of the product; both operands are read through them."""
+    """Code generation makes loops over the contracted dimensions for each view of the product, shared by operands."""
     user, view, op = read.user, read.view, read.user.op_as(Dot)
     batches = (op.lhs_batch_dims, op.rhs_batch_dims)[read.number]
     contracted = (op.lhs_contracting_dims, op.rhs_contracting_dims)[read.number]

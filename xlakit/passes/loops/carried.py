@@ -114,7 +114,9 @@ def _is_known(start: Instruction) -> bool:
 
 
 def _needed(loop: Loop, bits: Sequence[int], read: Sequence[int]) -> list[int]:
-    """The elements that must be carried: for reads after the loop, the condition, effects, and for each other."""
+    """The elements that must be carried, as a fixed point: those that reads after the loop, the condition or side
+    effects depend on, and those that the next values of such elements depend on.
+    """
     body, condition = elements_needed(loop.body, bits), elements_needed(loop.condition, bits)
     found = condition[loop.condition.root]
     for needs in (body, condition):
@@ -151,7 +153,7 @@ def _equal_elements(loop: Loop) -> list[int]:
 
 
 def _values(loop: Loop, first: Sequence[int]) -> list[object]:
-    """For each element a key of the value that the body gives, which is equal for equal values."""
+    """For each element the value number of its next value in the body; equal numbers mean equal values."""
     known: dict[object, int] = {}
     names: dict[Instruction, int] = {}
     for instruction in loop.body.instructions:
@@ -171,7 +173,7 @@ def _values(loop: Loop, first: Sequence[int]) -> list[object]:
 
 
 def _enter(plan: _Plan, cloner: ComputationCloner, context: PassContext) -> dict[int, Instruction]:
-    """Make the new loop; gives the elements of its result that are read."""
+    """Append the new loop; gives the new instruction for each element of the old result that is read."""
     loop = plan.loop
     old = loop.instruction
     initial = cloner.clones[old.operands[0]]

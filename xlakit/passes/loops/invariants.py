@@ -1,4 +1,4 @@
-"""Loop-invariant code motion."""
+"""Loop-invariant code motion: computes invariant instructions of a loop's body once, before the loop."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from xlakit.passes.analysis.loops import Loop, LoopPass, State, elements_read, l
 from xlakit.passes.core.computation_builder import ComputationCloner
 from xlakit.passes.core.framework import PassContext, is_fixed
 
-# Operations without cost inside of the loop, which only move or name elements.
+# Operations that are free inside of the loop, which are not moved themselves.
 _FREE = (Broadcast, Constant, GetTupleElement, Iota, Parameter, Reshape, Tuple)
 # Loops and custom calls stay, since the loop may run no iteration.
 _STAYS = (Distinct, Call, Conditional, CustomCall, Fusion, While)
@@ -57,7 +57,10 @@ class WhileInvariants(LoopPass):
 
 
 def invariant_instructions(loop: Loop) -> list[Instruction]:
-    """The instructions of the body that are to be computed before it, in their order."""
+    """The instructions of the body whose values the loop is to read as elements of its state, in program order.
+
+    They are the last of each chain of invariant instructions: a cheap one is replaced by its operands.
+    """
     elements: dict[Instruction, int] = {}
     asked: list[Instruction] = []
     for instruction in loop.body.instructions:
@@ -74,7 +77,7 @@ def invariant_instructions(loop: Loop) -> list[Instruction]:
             asked.extend(o for o in instruction.operands if o in elements)
     asked.extend([loop.body.root] if loop.body.root in elements else [])
     chosen: set[Instruction] = set()
-    # Values that are used twice, again and again, have paths without number that lead to them.
+    # Each instruction is visited once, although exponentially many paths may lead to it.
     seen: set[Instruction] = set()
     while asked:
         instruction = asked.pop()
@@ -105,7 +108,10 @@ def _is_worth_it(instruction: Instruction, elements: int, loop: Loop) -> bool:
 def _enter(
     loop: Loop, moved: Sequence[Instruction], cloner: ComputationCloner, context: PassContext, *, whole: bool
 ) -> None:
-    """Make the moved instructions, and the loop that reads them as elements."""
+    """Append the moved instructions before the loop, and the loop with their values as new, invariant elements.
+
+    whole: whether the result of the loop is read as a whole, so that it must have its old elements only.
+    """
     old = loop.instruction
     initial = cloner.clones[old.operands[0]]
     start = [cloner.at(old).element(initial, n) for n in range(loop.count)]
@@ -126,7 +132,7 @@ def _enter(
 def _before(
     loop: Loop, moved: Sequence[Instruction], start: Sequence[Instruction], cloner: ComputationCloner
 ) -> list[Instruction]:
-    """The moved instructions, before the loop, with what they need."""
+    """Copies of the moved instructions before the loop, with the instructions that they depend on."""
     needed = set(moved)
     for instruction in reversed(loop.body.instructions):
         if instruction in needed and loop.element(instruction) is None:

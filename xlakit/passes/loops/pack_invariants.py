@@ -1,8 +1,8 @@
-"""Packs invariant matrices that a loop multiplies by once, before the loop.
+"""Packs the invariant matrices that a loop multiplies by once, before the loop, instead of in each iteration.
 
-The forward pass of a recurrence with 1024 states and 64 rows takes 0.79 of the time without, with 512 states and 32
-rows 0.9, with 256 states, 16 rows and a transposed matrix 0.8, with 128 states and 32 rows 0.92, with 256 states and 8
-rows as long (one thread, vectors of 64 bytes; of 32 and 16 bytes 0.9 in the mean of the same programs).
+With the pass, the forward pass of a recurrence with 1024 states and 64 rows takes 0.79 of the time, with 512 states and
+32 rows 0.9, with 256 states, 16 rows and a transposed matrix 0.8, with 128 states and 32 rows 0.92, with 256 states and
+8 rows the same (one thread, vectors of 64 bytes; with vectors of 32 and 16 bytes 0.9 in the mean of these programs).
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ _FEWEST_ITERATIONS = knob("pack_invariants.fewest_iterations", 4, 1)
 
 
 class PackInvariants(LoopPass):
-    """Pack the invariant right operands of a loop's products in slivers of columns.
+    """Pack the invariant right operands of a loop's products into slivers of columns.
 
-    ``dot(x, w[k, n]) -> reshape(dot(x, slivers[n / 32, k, 32]))``, where the slivers are a transpose of a reshape of w,
-    which another pass moves out of the loop.
+    ``dot(x, w[k, n]) -> reshape(dot(x, slivers[n / 32, k, 32]))``, where the slivers are a transpose of a reshape of w.
+    Loop-invariant code motion then moves the packing out of the loop.
     """
 
     name = "pack-invariants"
@@ -75,10 +75,10 @@ def _gains(instruction: Instruction, op: Dot, loop: Loop) -> bool:
 
 
 def _width(kind: PrimitiveType) -> int:
-    """How many columns a sliver has: two vectors, as the micro-tile of real products.
+    """The number of columns of a sliver: two vectors, the width of the micro-tile of real products.
 
-    Slivers of another width are packed again in each iteration, one element at a time, which takes several times as
-    long as the product.
+    The product kernel would repack slivers of another width in each iteration, one element at a time, which takes
+    several times as long as the product.
     """
     return 2 * vector_bytes() // kind.byte_width
 

@@ -1,4 +1,4 @@
-"""Range analysis of loop counters: folds comparisons, clamps and choices that are the same in all iterations."""
+"""Range analysis of loop counters: folds comparisons, clamps, minima and maxima that are decided by the ranges."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class WhileRanges(LoopPass):
 
 
 class _RangesRewriter(Rewriter):
-    """Rewrites the body of a loop, of some of whose elements the ranges are known."""
+    """Rewrites the body of a loop, given the ranges of some elements of its state."""
 
     def __init__(self, loop: Loop, elements: dict[int, Range], index: RuleIndex, context: PassContext) -> None:
         super().__init__(loop.body, index, context)
@@ -92,7 +92,7 @@ class _RangesRewriter(Rewriter):
             return None if one is None else (one, one)
         if isinstance(op, Iota):
             return 0, x.shape.dimensions[op.iota_dimension] - 1
-        # Where slices have no element in a dimension that the result leaves out, that has zeros.
+        # A gather with a slice size of 0 may give zeros, which are no elements of the operand.
         if isinstance(op, _MOVING) and not (isinstance(op, Gather) and 0 in op.slice_sizes):
             return self.range_of(x.operands[0], depth)
         if isinstance(op, Convert) and x.operands[0].shape.element_type is PrimitiveType.PRED:
@@ -109,7 +109,7 @@ class _RangesRewriter(Rewriter):
 
 # Operations whose result consists of elements of the first operand.
 _MOVING = (DataMovement, Copy, DynamicSlice, Gather)
-# Operations that preserve any range.
+# Operations whose result is bounded although the range of an operand is unknown.
 _BOUNDING = (Clamp, Maximum, Minimum)
 
 
@@ -144,7 +144,7 @@ def _range(x: Instruction, make: Rewriter) -> Range | None:
 
 @_rule("compare")
 def compare_ranges(x: Instruction, make: Rewriter) -> Instruction | None:
-    """i < n -> true, where the greatest i is below the least n, and so for the other directions."""
+    """i < n -> true, where the greatest i is below the least n, and likewise for the other directions."""
     left, right = (_range(o, make) for o in x.operands)
     if left is None or right is None:
         return None
@@ -210,7 +210,7 @@ def scatter_inside(x: Instruction, make: Rewriter) -> Instruction | None:
 
 
 def _components(indices: Instruction, make: Rewriter) -> list[Instruction]:
-    """The parts of an array of one index vector, each with its one element."""
+    """The components of a single index vector, each as an array of one element."""
     if indices.shape.num_elements == 1:
         return [indices]
     if isinstance(indices.op, Concatenate):

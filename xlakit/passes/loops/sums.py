@@ -1,7 +1,7 @@
-"""Sums of products over the iterations of a loop, replaced by one product after the loop.
+"""Replaces sums of products over the iterations of a loop by one product after the loop.
 
-The gradient of a weight of a recurrence is such a sum. The operands of all iterations mostly exist as arrays already:
-one operand is a slice of an array of all steps, the other is written into one.
+The gradient of a weight of a recurrence is such a sum. The operands of all iterations mostly exist as arrays already
+(*stacks*): one operand is a slice of an array of all iterations, the other is written into such an array.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ from xlakit.passes.core.computation_builder import ComputationCloner, StateClone
 from xlakit.passes.core.framework import PassContext, is_fixed
 from xlakit.passes.core.matching import as_integer, uniform
 
-# Sums of narrow types are rounded in each iteration; that is part of what they mean.
+# Sums of narrower floats are rounded in each iteration, which the rewrite would change visibly.
 _KINDS = frozenset({PrimitiveType.F32, PrimitiveType.F64, PrimitiveType.C64, PrimitiveType.C128})
 _FEWEST_ITERATIONS = knob("loop_sums.fewest_iterations", 4, 1)
-# A product of so many terms is efficient already.
+# A product that contracts more terms than this in each iteration is efficient already.
 _MOST_TERMS = 256
 # The bytes that an iteration writes to a new stack, for each byte of the sum. Of the gradients of recurrences with a
 # state of 128 or 256, those with 1/64 take 0.6 of the time without the pass, with 1/16 0.9, with 1/8 0.95 to 1.2, with
@@ -43,10 +43,9 @@ _MOST_TIMES = knob("loop_sums.most_times", 8, 1000)
 
 @dataclass(frozen=True, slots=True)
 class _Stack:
-    """Where the pieces of all iterations lie: an element of the loop, along one of its dimensions, at a start index
-    that each iteration counts.
+    """The array of the pieces of all iterations: an element of the loop's state, stacked along a dimension.
 
-    element: None where no such element is there yet.
+    start: the index of an iteration's piece. element: None if there is no such element yet.
     """
 
     element: int | None
@@ -56,7 +55,10 @@ class _Stack:
 
 @dataclass(frozen=True, slots=True)
 class _Sum:
-    """An element of a loop to which each iteration adds a product; the stacks of the product's operands."""
+    """An element of a loop to which each iteration adds a product, and the stacks of the product's operands.
+
+    added: the add. product: the dot.
+    """
 
     element: int
     added: Instruction
@@ -66,7 +68,7 @@ class _Sum:
 
     @property
     def new(self) -> Instruction | None:
-        """The operand that has no stack yet, and gets one instead of the sum."""
+        """The operand that has no stack yet; its stack becomes the element that was the sum."""
         for operand, stack in zip(self.product.operands, (self.lhs, self.rhs), strict=True):
             if stack.element is None:
                 return operand
@@ -122,7 +124,7 @@ def _sums(loop: Loop) -> list[_Sum]:
 
 
 def _sum(loop: Loop, number: int, uses: Counter[Instruction], stacks: _Stacks) -> _Sum | None:
-    """The sum that an element is, if nothing else in the loop uses it."""
+    """The sum of products that an element is, if the loop uses the element for nothing else; else None."""
     added = loop.given(number)
     if added is None or not isinstance(added.op, Add) or is_fixed(added) or uses[added] != 1:
         return None
@@ -157,13 +159,13 @@ def _may_be_stacked(piece: Instruction, other: Instruction, product: Instruction
 
 
 class _Stacks:
-    """Finds the arrays that a loop cuts pieces out of, or puts pieces into, one in each iteration and none twice."""
+    """Finds the stacks of a loop: arrays of which each iteration reads or writes one piece, no piece twice."""
 
     def __init__(self, loop: Loop, iterations: int) -> None:
         self._loop = loop
         self._trip_count = iterations
         self._counted = counted_elements(loop)
-        # What is put into an element of the loop.
+        # The values that each iteration writes into a stack.
         self._written: dict[Instruction, _Stack] = {}
         for number in range(loop.count):
             update = loop.given(number)
@@ -176,7 +178,7 @@ class _Stacks:
                     self._written[piece.operands[0]] = stack
 
     def of(self, piece: Instruction) -> _Stack | None:
-        """The stack that a value of the body is a piece of."""
+        """The stack of which a value of the body is a piece; None if there is none."""
         if piece in self._written:
             return self._written[piece]
         cut = piece.operands[0] if isinstance(piece.op, Reshape) else None
@@ -226,7 +228,7 @@ def _squeezed(dimensions: Sequence[int], dimension: int) -> tuple[int, ...]:
 
 
 def _is_squeezed(piece: Instruction, dimension: int) -> bool:
-    """Whether a piece is a value with an added dimension of 1."""
+    """Whether a piece is a reshape that only adds a dimension of size 1."""
     if not isinstance(piece.op, Reshape):
         return False
     return piece.operands[0].shape.dimensions == _squeezed(piece.shape.dimensions, dimension)
@@ -251,7 +253,7 @@ def _rebuilt(
 
 
 def _loop(cloner: ComputationCloner, loop: Loop, sums: Sequence[_Sum], context: PassContext) -> None:
-    """The loop without its sums; a stack that is new stands where the sum has stood."""
+    """Append the loop without its sums; a new stack takes the number of the sum in the state."""
     old = loop.instruction
     iterations = trip_count(loop) or 0
     shapes = list(old.shape.tuple_shapes)
@@ -316,7 +318,7 @@ def _carried(cloner: ComputationCloner, one: _Sum) -> Instruction:
 
 
 def _element(cloner: ComputationCloner, old: Instruction, loop: Loop, sums: Sequence[_Sum]) -> None:
-    """An element of the loop's result, or the sum that stood there."""
+    """The replacement of an element of the loop's result: for a sum, its initial value plus the product of stacks."""
     number = old.op_as(GetTupleElement).index
     one = next((s for s in sums if s.element == number), None)
     if one is None:
@@ -333,7 +335,7 @@ def _element(cloner: ComputationCloner, old: Instruction, loop: Loop, sums: Sequ
 
 
 def _of_all_iterations(one: _Sum) -> Dot:
-    """The product that contracts the iterations as well."""
+    """The dot of the stacks, which also contracts the dimensions of the iterations."""
     op = one.product.op_as(Dot)
     lhs, rhs = one.lhs.dimension, one.rhs.dimension
     return dataclasses.replace(
@@ -346,5 +348,5 @@ def _of_all_iterations(one: _Sum) -> Dot:
 
 
 def _beside(dimension: int, dimensions: Sequence[int]) -> tuple[int, ...]:
-    """The dimensions of a piece in its stack."""
+    """Dimensions of a piece, renumbered as dimensions of its stack."""
     return tuple(d + (d >= dimension) for d in dimensions)

@@ -40,7 +40,7 @@ class UnrollLoops(LoopPass):
         counted: dict[Instruction, int] = {}
         for loop in map(loop_of, computation.instructions):
             count = None if loop is None else trip_count(loop)
-            # A condition with effects runs once more than the body.
+            # Unrolling drops the condition, so it may not have side effects.
             if loop is None or count is None or loop.condition.has_side_effect:
                 continue
             if not _is_worth_it(loop, count):
@@ -84,10 +84,10 @@ def _is_worth_it(loop: Loop, iterations: int) -> bool:
 
 
 def _fuses(instruction: Instruction, loop: Loop) -> bool:
-    """Whether an instruction of the body becomes part of one loop nest with all others, those of other iterations too.
+    """Whether an instruction of the body can be fused with all others, including those of other iterations.
 
-    What reads the last iteration's elements out of order does not: they would be computed again for each that reads
-    them.
+    An instruction that reads a large array of the previous iteration out of order cannot: fusion would compute its
+    elements again for each reader.
     """
     if is_fixed(instruction):
         return False

@@ -1,1 +1,1 @@
-"""Collectives that are combined, and values that are computed again to lower the memory peak."""
+"""Scheduling: combines collectives, overlaps them with work, and rematerializes values to lower the memory peak."""

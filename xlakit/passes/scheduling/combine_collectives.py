@@ -1,4 +1,4 @@
-"""Collectives that do not wait for each other become one on several arrays, so that devices meet once."""
+"""Combines independent collectives into one on several arrays, so that devices have one rendezvous instead of many."""
 
 from __future__ import annotations
 
@@ -22,8 +22,9 @@ from xlakit.passes.simplify.common_subexpressions import CommonSubexpressions
 
 
 def _most_bytes() -> int:
-    # What memory moves while a thread wakes up: to keep more for later costs more than the rendezvous that is saved.
-    # Between processes, what they send meanwhile: their machines may differ, and each must combine as the others do.
+    # The bytes that memory moves in the time in which a thread wakes up: delaying more bytes costs more than the saved
+    # rendezvous. Between processes, the bytes that the link moves in its latency: the machines may differ, but all
+    # processes must combine alike, so only numbers of the link count.
     between = link.current()
     if between is not None:
         return int(between.alpha / between.beta)
@@ -32,11 +33,11 @@ def _most_bytes() -> int:
 
 
 _MOST_BYTES = knob("combine_collectives.most_bytes", _most_bytes, 0, 1 << 40)
-# Each operand has code of its own.
+# The limit of operands bounds the size of the code, which is separate for each operand.
 _MOST_OPERANDS = knob("combine_collectives.most_operands", 64, 3)
 
 _KINDS = (AllGather, AllReduce, CollectivePermute, ReduceScatter)
-# What may change places with another one: all devices do so alike.
+# Operations that may be reordered with each other, since all devices do so alike.
 _COLLECTIVES = (Collective, CollectivePermute)
 
 
@@ -44,11 +45,11 @@ class CombineCollectives(Pass):
     """Replace small collectives of one kind, in the same groups or along the same pairs, by one on all operands.
 
     ``all-reduce(a), all-reduce(b)`` is ``all-reduce(a, b)`` where neither needs the other's result; each element is
-    combined in the same order as before. Those on the same operands become one, however large, and what is computed
-    from both is computed once. A collective stays on its side of each instruction with another effect: a feed, a call,
-    a loop with a collective in it. Those on a channel that occurs several times, as all of JAX's ``shard_map`` do, stay
-    where one of them is in a branch of a conditional, or some are in a loop whose number of iterations is not known and
-    some outside of it: devices may meet at different ones.
+    combined in the same order as before. Collectives on the same operands become one, of any size, and common
+    subexpressions of their results are merged. A collective is not moved across an instruction with another side
+    effect (a feed, a call, a loop with a collective in it). Collectives on a channel that occurs several times, as all
+    of JAX's ``shard_map`` do, are left alone if one of them is in a branch of a conditional, or some are in a loop of
+    unknown trip count and some outside of it: devices may arrive at different ones.
     """
 
     name = "combine-collectives"
@@ -67,7 +68,7 @@ class CombineCollectives(Pass):
             for i in callers
             if isinstance(i.op, While) and not _is_counted(i)
             for channel in _within(i.op.called_computations)
-            # Devices that run one computation so often as each other meet at the same of its collectives.
+            # If one computation has all collectives of a channel, devices arrive at them in the same order anyway.
             if sum(channel in own for own in channels.values()) > 1
         }
         kept.discard(None)
@@ -75,12 +76,12 @@ class CombineCollectives(Pass):
 
 
 def _within(computations: Iterable[Computation]) -> set[Hashable]:
-    """The channels in computations and in what they call."""
+    """The channels of the collectives in computations and their callees."""
     return {channel for called in computations_callees_first(list(computations)) for channel in _channels(called)}
 
 
 def _is_counted(loop: Instruction) -> bool:
-    """Whether all devices run a loop equally often."""
+    """Whether a loop has a known trip count, so that all devices run it equally often."""
     known = loop_of(loop)
     return known is not None and trip_count(known) is not None
 
@@ -91,7 +92,7 @@ def _channels(computation: Computation) -> Iterator[Hashable]:
 
 
 def _channel(op: Op) -> Hashable:
-    """What collectives have in common that are one for the devices."""
+    """The channel of a collective, which identifies its rendezvous; None for one without a channel."""
     channel: int | None = getattr(op, "channel_id", None)
     return None if channel is None else (op.opcode, channel)
 
@@ -101,7 +102,8 @@ def _changed(computation: Computation, kept: Set[Hashable], context: PassContext
     computation = _without_equal_ones(computation, kept, context)
     seen: set[Hashable] = set()
     while True:
-        # In the order of the program, whatever the keys' hashes are: what is combined changes what waits for what.
+        # Keys are visited in program order, not in that of hashes, because combining one group changes the dependencies
+        # of the others.
         keys = _keys(computation, kept)
         repeated = [key for key, count in Counter(keys.values()).items() if count > 1 and key not in seen]
         if not repeated:
@@ -115,10 +117,10 @@ def _changed(computation: Computation, kept: Set[Hashable], context: PassContext
 
 
 def _without_equal_ones(computation: Computation, kept: Set[Hashable], context: PassContext) -> Computation:
-    """The computation in which collectives on the same operands are one, and so is what is computed from them.
+    """The computation with equal collectives on the same operands merged, and common subexpressions of their results.
 
-    What is computed from equal ones may be the operand of more of them: forward passes that a program has twice, with
-    and without a gradient.
+    Merged results may be operands of further equal collectives, so this repeats up to a fixed point; an example is a
+    forward pass that a program has twice, with and without a gradient.
     """
     while True:
         predecessors = {p for i in computation.instructions for p in i.control_predecessors}
@@ -129,7 +131,7 @@ def _without_equal_ones(computation: Computation, kept: Set[Hashable], context: 
             fences += _is_fence(instruction)
             if instruction in keys and instruction not in predecessors:
                 alike[fences, keys[instruction], instruction.operands].append(instruction)
-        # Whatever one of a group needs, the others need, too: no group waits for itself.
+        # All members of a group have the same operands, so none depends on another one.
         groups = [g for g in alike.values() if len(g) > 1 and context.spend("combine", len(g) - 1)]
         if not groups:
             return computation
@@ -137,12 +139,12 @@ def _without_equal_ones(computation: Computation, kept: Set[Hashable], context: 
 
 
 def _keys(computation: Computation, kept: Set[Hashable]) -> dict[Instruction, Hashable]:
-    """The collectives that may be combined, in the order of the program, and what they have in common with others."""
+    """The collectives that may be combined, in program order, with their keys."""
     return {i: key for i in computation.instructions if (key := _common_of(i, kept)) is not None}
 
 
 def _common_of(instruction: Instruction, kept: Set[Hashable]) -> Hashable:
-    """What two collectives have in common that may be one; None for what stays as it is."""
+    """The key of a collective, equal for collectives that may be combined; None if it must be left alone."""
     op = instruction.op
     if not isinstance(op, _KINDS) or instruction.control_predecessors:
         return None
@@ -154,25 +156,26 @@ def _common_of(instruction: Instruction, kept: Set[Hashable]) -> Hashable:
     channel = _channel(op)
     if channel in kept:
         return None
-    # What is large goes with its likes alone.
+    # Large collectives are only combined with those on the same operands.
     large = instruction.operands if sum(s.byte_size for s in shapes) > _MOST_BYTES.value else ()
     annotations = instruction.annotations
     kind = dataclasses.replace(op, channel_id=None if channel is None else 0)
-    # Any arrays can be moved together; those that are reduced have the type of the computation.
+    # Collectives that only move elements take arrays of any types; reductions need the type of their computation.
     types = () if isinstance(op, (AllGather, CollectivePermute)) else tuple(s.element_type for s in shapes)
     return kind, frozenset(types), annotations.frontend_attributes, annotations.backend_config, large
 
 
 def _is_fence(instruction: Instruction) -> bool:
-    """Whether effects before it stay before it."""
+    """Whether collectives may not be moved across an instruction: it has a side effect of another kind."""
     op = instruction.op
     return op.can_have_effect and op.has_side_effect and not isinstance(op, _COLLECTIVES)
 
 
 def _groups(order: Sequence[Instruction], own: set[Instruction]) -> Iterator[list[Instruction]]:
-    """Collectives none of which needs another one's result, without an effect in between.
+    """Groups of independent collectives without another side effect between them.
 
-    ``order`` has operands before users. Those that the same number of the others precede are independent.
+    ``order`` has operands before users. Collectives with the same depth (the longest chain of others that they depend
+    on) are independent.
     """
     depths: dict[Instruction, int] = {}
     levels: dict[tuple[int, int], list[Instruction]] = defaultdict(list)
@@ -206,7 +209,7 @@ def _small_groups(level: Sequence[Instruction]) -> Iterator[list[Instruction]]:
 
 
 def _ordered(order: Sequence[Instruction], groups: Sequence[Sequence[Instruction]]) -> list[Instruction]:
-    """The instructions, those that the members of a group need before the last of these."""
+    """The instructions in a topological order in which the members of each group are adjacent."""
     members = {i: group for group in groups for i in group}
     done: set[Instruction] = set()
     result: list[Instruction] = []
@@ -242,7 +245,7 @@ def _rebuilt(computation: Computation, groups: Sequence[Sequence[Instruction]], 
 
 
 def _combine(cloner: ComputationCloner, group: Sequence[Instruction]) -> None:
-    """Append one collective for a group, and what takes its results apart; each array goes once."""
+    """Append one collective for a group, and the get-tuple-elements of its result; equal operands occur once."""
     first = group[0]
     numbers: dict[tuple[Instruction, ...], int] = {}
     shapes: list[Shape] = []

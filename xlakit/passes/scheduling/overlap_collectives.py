@@ -1,11 +1,11 @@
-"""Collectives between processes become async pairs, with independent work between start and done.
+"""Makes collectives between processes async pairs, with independent work between start and done.
 
-The order is that of a list scheduler, which simulates the program of one device. A start stands as early as its
-operands allow, all starts in the order of the program, so that devices meet in one order whatever is moved; its done
-stands where the collective is estimated to have ended, or where nothing else is left to do. Meanwhile what is ready
-runs in the order of the program. Pairs with less than a least time between them are put together again.
+A list scheduler, which simulates the program of one device, determines the order. It issues a start as early as its
+operands allow, all starts in program order, so that all devices have the same order of rendezvous. It issues the done
+when the collective is estimated to have ended, or when no other instruction is ready. Between them, ready instructions
+run in program order. Pairs that hide less than a least time are replaced by the synchronous collective again.
 
-A process may estimate other times than the next one, whose machine is another: only what lies between starts differs.
+Processes on different machines may estimate different times: then only the instructions between starts differ.
 """
 
 from __future__ import annotations
@@ -37,9 +37,11 @@ def _link() -> link.Link:
 
 _ALPHA = knob("overlap_collectives.alpha_nanoseconds", lambda: _link().alpha, 0.0, 1e9)
 _BETA = knob("overlap_collectives.beta_nanoseconds", lambda: _link().beta, 0.0)
-# What must be hidden: to hand a collective to another thread, and its results back, takes wake-ups and copies.
+# The least time that must be hidden: handing a collective to another thread and its results back costs wake-ups and
+# copies.
 _LEAST = knob("overlap_collectives.least_nanoseconds", 200_000.0, 0.0)
-# How many times as much memory the new order may take, beside what is on its way: two of the largest collective.
+# The new order may need so many times the memory, and in addition the buffers of collectives in flight, taken as two of
+# the largest one.
 _MOST_MEMORY = 1.1
 _ON_ITS_WAY = 2
 
@@ -49,7 +51,7 @@ _STAY = (AllGatherStart, AllReduceStart, CollectivePermuteStart)
 
 @dataclass(frozen=True, slots=True)
 class Overlap:
-    """A collective that goes on beside others' work: how long it takes, and the work, in nanoseconds."""
+    """A collective that overlaps with work: its time, and that of the work between start and done, in nanoseconds."""
 
     collective: Instruction
     nanoseconds: float
@@ -57,14 +59,14 @@ class Overlap:
 
     @property
     def hidden(self) -> float:
-        """The time that it takes no longer."""
+        """The part of the collective's time that the work hides, in nanoseconds."""
         return min(self.nanoseconds, self.work)
 
 
 class OverlapCollectives(Pass):
-    """Make long collectives async pairs with independent work between start and done, where processes meet.
+    """Make long collectives between processes async pairs with independent work between start and done.
 
-    It is for programs that span processes, after all other passes. A program whose order is given keeps it.
+    The pass runs after all other passes, for programs that span processes. A module that is scheduled keeps its order.
     """
 
     name = "overlap-collectives"
@@ -94,12 +96,12 @@ class OverlapCollectives(Pass):
         made = change_programs(module, changed)
         if all(new is old for old, new in made.items()):
             return module
-        # Starts call computations that are new.
+        # The starts call new computations, which the module must collect.
         return with_changed(module, made).replace(computations=())
 
 
 def overlaps_of(module: HloModule) -> list[Overlap]:
-    """What the pass would do in the computations of a module, as far as memory allows it."""
+    """The overlaps that the pass would make in a module, if memory permits all of them."""
     if module.is_scheduled:
         return []
     times = _Times(module)
@@ -117,8 +119,8 @@ def _may_overlap(instruction: Instruction) -> bool:
 class _Plan:
     """An order of a computation's instructions, and its time.
 
-    order: each collective of ``overlaps`` stands where its done is. starts: for each of them before which number of
-    the order its start is.
+    order: a collective of ``overlaps`` is at the position of its done. starts: each of these collectives with the index
+    in ``order`` before which its start is. nanoseconds: of the whole computation.
     """
 
     order: list[Instruction] = field(default_factory=list[Instruction])
@@ -128,20 +130,20 @@ class _Plan:
 
     @property
     def largest(self) -> int:
-        """The bytes that the largest of the collectives takes and gives."""
+        """The bytes of operands and results of the largest collective."""
         shapes = [[i.shape, *(o.shape for o in i.operands)] for i in (o.collective for o in self.overlaps)]
         return max(sum(shape.byte_size for shape in own) for own in shapes)
 
 
 class _Times:
-    """Estimated times of a module's instructions, and the orders that follow."""
+    """Estimates the times of a module's instructions, and plans orders by them."""
 
     def __init__(self, module: HloModule) -> None:
         self._counter = CostCounter()
         self._members = max(2, module.replica_count, module.num_partitions)
 
     def plan(self, computation: Computation) -> _Plan:
-        """The order of a computation; without overlaps where that does not pay."""
+        """The plan for a computation; empty if overlaps save less than the least time."""
         chosen = {i for i in computation.instructions if _may_overlap(i)}
         if not chosen:
             return _Plan()
@@ -159,21 +161,21 @@ class _Times:
         return _ALPHA.value + _BETA.value * sent_bytes(collective, self._members)
 
     def _work(self, instruction: Instruction) -> float:
-        """What an instruction takes on one core."""
+        """The time of an instruction on one core, in nanoseconds."""
         cost, model = self._counter.instruction(instruction), cost_model()
         computed = cost.flops * model.fused + cost.transcendentals * model.elementary
         return computed + cost.bytes_accessed * model.loaded_byte(cost.bytes_accessed)
 
 
 class _Simulation:
-    """A run of a computation on one device: one thread computes, another one does the chosen collectives in order."""
+    """Simulates a computation on one device: one thread computes, another runs the chosen collectives in order."""
 
     def __init__(self, computation: Computation, own: Mapping[Instruction, float], chosen: Set[Instruction]) -> None:
         self._instructions = computation.instructions
         self._own = own
         self._chosen = chosen
         self._number = {i: n for n, i in enumerate(self._instructions)}
-        # Numbers of instructions are those of starts, too; dones have the numbers behind these.
+        # Nodes: instruction n, or its start if it is chosen, has the number n; its done has the number count + n.
         count = len(self._instructions)
         self._missing = [0] * (2 * count)
         self._users: list[list[int]] = [[] for _ in range(2 * count)]
@@ -188,7 +190,7 @@ class _Simulation:
         self._users[needed].append(user)
 
     def _link(self) -> None:
-        # The effects since the last one that is not a chosen collective, and that one.
+        # The last side effect that is no chosen collective, and the chosen collectives after it.
         effects: list[Instruction] = []
         for number, instruction in enumerate(self._instructions):
             for needed in (*instruction.operands, *instruction.control_predecessors):
@@ -197,7 +199,7 @@ class _Simulation:
                 continue
             if instruction in self._chosen:
                 if effects:
-                    # Behind the start before it; other effects are whole.
+                    # After the previous start; another previous side effect must be complete.
                     self._need(number, self._number[effects[-1]])
                 effects.append(instruction)
             else:
@@ -206,13 +208,13 @@ class _Simulation:
                 effects = [instruction]
 
     def run(self) -> _Plan:
-        """The order that follows."""
+        """Run the simulation; gives the order in which instructions were issued."""
         plan, count = _Plan(), len(self._instructions)
-        # Of numbers in ascending order, so that they are heaps.
+        # Heaps of nodes, so that ready nodes run in program order (an ascending list is a heap).
         ready = [n for n in range(count) if not self._missing[n]]
         starts: list[int] = []
         ends: deque[tuple[float, int]] = deque()
-        # What had been computed, and what the order had, when a collective started.
+        # The time of work done before each collective started.
         begun: dict[int, float] = {}
         now = worked = free = 0.0
 
@@ -250,7 +252,7 @@ class _Simulation:
 
 
 def _rebuilt(computation: Computation, plan: _Plan, context: PassContext) -> Computation:
-    """The computation in the order of a plan, with its pairs."""
+    """The computation in the order of a plan, with async pairs."""
     cloner = ComputationCloner(computation, context)
     chosen = {overlap.collective for overlap in plan.overlaps}
     starts = deque(plan.starts)
@@ -267,7 +269,7 @@ def _rebuilt(computation: Computation, plan: _Plan, context: PassContext) -> Com
 
 
 def _start(cloner: ComputationCloner, collective: Instruction, context: PassContext) -> Instruction:
-    """Append the start of a collective, which keeps its name: other processes know it by that."""
+    """Append the start of a collective, which keeps its name, by which other processes identify it."""
     inner = ComputationBuilder(context)
     parameters = [inner.parameter(n, o.shape.without_layout()) for n, o in enumerate(collective.operands)]
     root = inner.append(collective.replace(operands=parameters))

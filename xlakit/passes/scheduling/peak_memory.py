@@ -1,7 +1,6 @@
-"""The peak memory of a computation, estimated before there is a memory plan.
+"""The peak memory of a computation, estimated from HLO before there is a memory plan.
 
-Live ranges (:mod:`xlakit.memory.live_ranges`) are those of steps, which lowering makes of the instructions that are
-chosen here.
+The memory plan's live ranges (:mod:`xlakit.memory.live_ranges`) are not available here: they belong to lowered steps.
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ class Step:
 
 
 def stays_below(module: HloModule, limit: float) -> bool:
-    """Whether all arrays of a program together have fewer bytes than the limit: then so has each peak, in any order."""
+    """Whether all arrays of a program together are smaller than the limit; then so is the peak in any order."""
     total = 0
     for computation in module.computations:
         for instruction in computation.instructions:
@@ -63,7 +62,7 @@ class Memory:
         self.arrays: dict[Instruction, list[int]] = {}
         for instruction in computation.instructions:
             self.steps.append(self._step(instruction, peaks))
-        # The results have memory of their own.
+        # The results are in the caller's buffers, so they do not count.
         for array in self.arrays[computation.root]:
             self.sizes[array] = 0
         self.readers: list[list[int]] = [[] for _ in self.sizes]

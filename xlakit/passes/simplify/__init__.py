@@ -1,4 +1,3 @@
-"""Algebraic simplification:
-
-tables of rules by kind of operation, and what finds equal, constant and unused instructions.
+"""Algebraic simplification: tables of rewrite rules by kind of operation, constant folding, common subexpression
+elimination, and dead code elimination.
 """

@@ -1,4 +1,4 @@
-"""Arithmetic: what adding, multiplying, negating and their kin come to where an operand is special.
+"""Arithmetic: rules for sums, products, negations and the like with a special operand, such as 0 or 1.
 
 The laws hold bit by bit for floats, with -0, infinities and NaN (any NaN being equal to any other): both sides are
 the same real number rounded once, or the same special value. Sums and products of floats are not regrouped.
@@ -37,15 +37,15 @@ _rule = ARITHMETIC.rule
 
 
 def _has_sign(kind: PrimitiveType) -> bool:
-    """Whether -x has the properties of -x: f8e8m0fnu has no numbers below 0."""
+    """Whether a type has negative numbers, so that negation only flips the sign; f8e8m0fnu has none."""
     return kind is not PrimitiveType.F8E8M0FNU
 
 
 @_rule(Associative)
 def constant_on_the_right(x: Instruction, make: Rewriter) -> Instruction | None:
-    """c + x -> x + c, so that other rules look on one side only.
+    """c + x -> x + c, so that other rules find constants on the right only.
 
-    IEEE 754's sums and products commute, and so do XLA's maximum and minimum, with -0 < 0 and NaN before all.
+    IEEE 754's sums and products commute, and so do XLA's maximum and minimum, which order -0 < 0 and propagate NaN.
     """
     left, right = x.operands
     if uniform(left) is None or uniform(right) is not None:
@@ -99,7 +99,7 @@ def subtract_itself(x: Instruction, make: Rewriter) -> Instruction | None:
 
 @_rule("subtract")
 def subtract_constant(x: Instruction, make: Rewriter) -> Instruction | None:
-    """x - c -> x + (-c), of integers, which wrap; so that constants meet in sums."""
+    """x - c -> x + (-c), of integers, which wrap; so that reassociation can combine constants."""
     left, right = x.operands
     number = uniform(right)
     if number is None or not x.shape.element_type.is_integral:
@@ -109,7 +109,7 @@ def subtract_constant(x: Instruction, make: Rewriter) -> Instruction | None:
 
 @_rule("add")
 def add_negated(x: Instruction, make: Rewriter) -> Instruction | None:
-    """x + -y -> x - y, and -y + x -> x - y: IEEE 754 defines the difference so."""
+    """x + -y -> x - y, and -y + x -> x - y: IEEE 754 defines the difference as the sum with the negation."""
     left, right = x.operands
     if not one_type(x) or not _has_sign(x.shape.element_type):
         return None
@@ -125,7 +125,7 @@ def add_negated(x: Instruction, make: Rewriter) -> Instruction | None:
 
 @_rule("negate")
 def negate_twice(x: Instruction, make: Rewriter) -> Instruction | None:
-    """-(-x) -> x: the sign is turned around twice; integers wrap there and back."""
+    """-(-x) -> x: the sign is flipped twice; negation of integers modulo 2^n is its own inverse."""
     (inner,) = x.operands
     return inner.operands[0] if is_operation(inner, Negate) and _has_sign(x.shape.element_type) else None
 
@@ -144,7 +144,7 @@ def abs_of_sign_change(x: Instruction, make: Rewriter) -> Instruction | None:
 
 @_rule("multiply", "divide")
 def multiply_by_one(x: Instruction, make: Rewriter) -> Instruction | None:
-    """x * 1 -> x and x / 1 -> x, of real numbers: exact, with every sign. Complex ones would add 0 * infinity."""
+    """x * 1 -> x and x / 1 -> x, of real numbers: exact. A complex product also adds 0 * x, NaN for infinite x."""
     left, right = x.operands
     return left if is_number(uniform(right), 1) else None
 
@@ -167,7 +167,7 @@ def multiply_by_minus_one(x: Instruction, make: Rewriter) -> Instruction | None:
 
 @_rule("multiply", "divide")
 def negated_by_constant(x: Instruction, make: Rewriter) -> Instruction | None:
-    """-x * c -> x * -c, and -x / c -> x / -c, of floats: the sign goes to the constant."""
+    """-x * c -> x * -c, and -x / c -> x / -c, of floats: the sign of the result is the same."""
     left, right = x.operands
     kind = x.shape.element_type
     number = uniform(right)
@@ -180,7 +180,7 @@ def negated_by_constant(x: Instruction, make: Rewriter) -> Instruction | None:
 
 @_rule("multiply")
 def multiply_by_power_of_two(x: Instruction, make: Rewriter) -> Instruction | None:
-    """x * 2^k -> x shifted left by k, of integers: both drop what is above the width."""
+    """x * 2^k -> x shifted left by k, of integers: both drop the bits above the width."""
     left, right = x.operands
     k = power_of_two(uniform(right))
     return None if k is None else make.apply("shift-left", left, make.full(k, right.shape))
@@ -191,7 +191,7 @@ def multiply_by_power_of_two(x: Instruction, make: Rewriter) -> Instruction | No
 
 @_rule("divide")
 def divide_by_power_of_two(x: Instruction, make: Rewriter) -> Instruction | None:
-    """x / 2^k -> x * 2^-k, of floats: the same real number, rounded once; where 2^-k has a normal representation.
+    """x / 2^k -> x * 2^-k, of floats, if 2^-k is a normal number: both round the same real number once.
 
     Unsigned integers: x / 2^k -> x shifted right by k.
     """
@@ -208,12 +208,12 @@ def divide_by_power_of_two(x: Instruction, make: Rewriter) -> Instruction | None
 
 
 def _exact_inverse(number: Array) -> Array | None:
-    """1 / number where both are powers of two far from the ends of the type's range; None otherwise."""
+    """1 / number if both are powers of two and normal numbers of the type; else None."""
     value = as_real(number)
     if value is None or value == 0 or not math.isfinite(value) or abs(math.frexp(value)[0]) != 0.5:
         return None
     inverse = from_double(np.asarray(1 / value), number.dtype)
-    # One that is subnormal would be taken for 0 by processors that flush those.
+    # A processor that flushes subnormal numbers would take a subnormal one for 0.
     smallest = float(ml_dtypes.finfo(number.dtype).smallest_normal)
     return inverse if as_real(inverse) == 1 / value and min(abs(value), abs(1 / value)) >= smallest else None
 
@@ -241,8 +241,8 @@ def remainder_by_power_of_two(x: Instruction, make: Rewriter) -> Instruction | N
 def power_of_small_exponent(x: Instruction, make: Rewriter) -> Instruction | None:
     """x^1 -> x, x^0 -> 1, x^2 -> x * x, x^-1 -> 1 / x, of floats; of integers x^3 and x^4 are products, too.
 
-    NaN^0 is 1 by XLA's rule; (-0)^2 is 0, 1 / -0 is -infinity, both as the power has it; x * x and 1 / x round once.
-    x^3 of floats would round twice; x^0.5 is 0 for -0 and infinity for -infinity, where sqrt gives -0 and NaN.
+    NaN^0 is 1 by XLA's rule; (-0)^2 is 0 and (-0)^-1 is -infinity, as x * x and 1 / x are, which round once.
+    x * x * x of floats would round twice; x^0.5 is no sqrt: of -0 it is 0, of -infinity infinity, not -0 and NaN.
     """
     base, exponent = x.operands
     kind = x.shape.element_type
@@ -264,19 +264,19 @@ def power_of_small_exponent(x: Instruction, make: Rewriter) -> Instruction | Non
     return None
 
 
-# -- the greater and the lesser --------------------------------------------------------------------
+# -- maximum and minimum ---------------------------------------------------------------------------
 
 
 @_rule(Idempotent)
 def combined_with_itself(x: Instruction, make: Rewriter) -> Instruction | None:
-    """max(x, x) -> x, and min, and, or."""
+    """max(x, x) -> x, and so for min, and, or: these operations are idempotent."""
     left, right = x.operands
     return left if left is right else None
 
 
 @_rule("maximum", "minimum")
 def min_max_with_identity(x: Instruction, make: Rewriter) -> Instruction | None:
-    """max(x, lowest) -> x, min(x, highest) -> x; the lowest of floats is -infinity. NaN x gives NaN, as it is."""
+    """max(x, lowest) -> x, min(x, highest) -> x; the lowest float is -infinity. If x is NaN, both sides are NaN."""
     left, right = x.operands
     number = uniform(right)
     bound = (lowest if isinstance(x.op, Maximum) else highest)(right.shape.element_type)
@@ -285,7 +285,7 @@ def min_max_with_identity(x: Instruction, make: Rewriter) -> Instruction | None:
 
 @_rule("maximum", "minimum")
 def min_max_with_absorbing_bound(x: Instruction, make: Rewriter) -> Instruction | None:
-    """max(x, highest) -> highest, min(x, lowest) -> lowest, of integers and PRED. Of floats NaN would win."""
+    """max(x, highest) -> highest, min(x, lowest) -> lowest, of integers and PRED. Of floats a NaN x gives NaN."""
     right = x.operands[1]
     number = uniform(right)
     kind = x.shape.element_type

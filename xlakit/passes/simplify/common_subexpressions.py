@@ -1,4 +1,4 @@
-"""Equal instructions become one, and so do equal computations."""
+"""Common subexpression elimination: merges equal instructions, and equal computations."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _LARGE_CONSTANT = 1 << 20
 
 
 class CommonSubexpressions(ComputationPass):
-    """Merge instructions that do the same to the same operands, and computations that do the same throughout."""
+    """Merge instructions of equal operations on the same operands, and computations that differ in names only."""
 
     name = "common-subexpressions"
 
@@ -48,7 +48,7 @@ class CommonSubexpressions(ComputationPass):
     def change(self, computation: Computation, context: PassContext) -> Computation:
         """Replace each instruction by the first equal one (value numbering)."""
         first: dict[object, Instruction] = {}
-        # What reads a merged instruction, or was merged itself: nothing, in most computations.
+        # Instructions that were merged, or depend on one that was, and their replacements; mostly empty.
         changed: dict[Instruction, Instruction] = {}
         for instruction in computation.instructions:
             current = instruction
@@ -70,7 +70,7 @@ class CommonSubexpressions(ComputationPass):
 
 
 def _with_changed(x: Instruction, changed: Mapping[Instruction, Instruction]) -> Instruction:
-    """The instruction on what its operands and control predecessors have become."""
+    """The instruction with its operands and control predecessors replaced."""
     if not changed.keys().isdisjoint(x.operands):
         x = x.replace(operands=[changed.get(o, o) for o in x.operands])
     if not changed.keys().isdisjoint(x.control_predecessors):
@@ -79,7 +79,7 @@ def _with_changed(x: Instruction, changed: Mapping[Instruction, Instruction]) ->
 
 
 def _key(x: Instruction) -> object:
-    """What an instruction does, as something to look up."""
+    """The value number key of an instruction: equal for equal operations on the same operands."""
     operands = x.operands
     if isinstance(x.op, Commutative) and id(operands[0]) > id(operands[1]):
         operands = operands[::-1]
@@ -87,26 +87,26 @@ def _key(x: Instruction) -> object:
 
 
 def instruction_key(x: Instruction, operands: Hashable) -> Hashable:
-    """What an instruction does, given what its operands are; it may be told apart by annotations alone."""
+    """A key of an instruction, given a key of its operands; equal for equal operations, shapes and annotations."""
     return (x.op.opcode, _operation_key(x), operands, x.shape, _annotation_key(x.annotations))
 
 
 def _annotation_key(annotations: Annotations) -> object:
-    """The annotations that may change what an operation means: to custom calls, channels, or the partitioner."""
+    """The annotations that may change the meaning of an operation, for custom calls, channels or the partitioner."""
     if annotations is NO_ANNOTATIONS:
         return None
     return (annotations.sharding, annotations.frontend_attributes, annotations.backend_config)
 
 
 def _operation_key(x: Instruction) -> Any:
-    """What an instruction does to its operands; equal for equal operations."""
+    """The operation as a key; large constants are compared by the identity of their arrays."""
     if isinstance(x.op, Constant) and x.shape.is_array and x.shape.byte_size > _LARGE_CONSTANT:
         return id(x.op.literal.array)
     return x.op
 
 
 def _signature(computation: Computation) -> object:
-    """What a computation does: equal for computations that differ in names only."""
+    """A key of a computation, equal for computations that differ in names only."""
     numbers = {instruction: number for number, instruction in enumerate(computation.instructions)}
     steps = tuple(
         (

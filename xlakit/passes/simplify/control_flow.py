@@ -1,4 +1,4 @@
-"""Tuples and control flow: tuples taken apart and put together, branches known beforehand, loops that do not run."""
+"""Tuples and control flow: elements of known tuples, conditionals of known or cheap branches, loops that do not run."""
 
 from __future__ import annotations
 
@@ -50,9 +50,9 @@ def tuple_of_elements(x: Instruction, make: Rewriter) -> Instruction | None:
 
 @_rule("conditional")
 def conditional_of_known_branch(x: Instruction, make: Rewriter) -> Instruction | None:
-    """conditional(c, x, f, y, g) -> call(x, f) where c is known to be true, and so by number.
+    """conditional(true, x, f, y, g) -> call(x, f), and likewise for a constant branch number.
 
-    A number out of range means the last branch.
+    A number out of range selects the last branch.
     """
     chooser = x.operands[0]
     number = as_integer(uniform(chooser))
@@ -67,14 +67,15 @@ def conditional_of_known_branch(x: Instruction, make: Rewriter) -> Instruction |
 
 @_rule("conditional")
 def conditional_of_equal_branches(x: Instruction, make: Rewriter) -> Instruction | None:
-    """conditional(p, x, f, x, f) -> call(x, f): whatever is chosen is the same."""
+    """conditional(p, x, f, x, f) -> call(x, f): all branches are the same call."""
     branches = x.op_as(Conditional).branch_computations
     if any(b is not branches[0] for b in branches) or any(o is not x.operands[1] for o in x.operands[1:]):
         return None
     return make.add(Call(to_apply=branches[0]), x.operands[1])
 
 
-# Both of two branches run where they take so few steps, on arrays of so few elements: choosing would cost more.
+# If all branches have few instructions on small arrays, running all of them costs less than a conditional: the most
+# branches, instructions of each, and elements of each array.
 _FEW_BRANCHES = knob("control_flow.few_branches", 4, 1, 100)
 _FEW_INSTRUCTIONS = knob("control_flow.few_instructions", 24, 1, 200)
 _FEW_ELEMENTS = knob("control_flow.few_elements", 1024, 0, 1 << 20)
@@ -95,7 +96,7 @@ def conditional_of_cheap_branches(x: Instruction, make: Rewriter) -> Instruction
     if chooser.shape.element_type is PrimitiveType.PRED:
         tests = [chooser]
     else:
-        # A number out of range means the last branch.
+        # A number out of range selects the last branch.
         numbers = [make.scalar(n, chooser.shape.element_type) for n in range(len(branches) - 1)]
         tests = [make.compare(chooser, n, "EQ") for n in numbers]
     if not x.shape.is_tuple:
@@ -105,7 +106,9 @@ def conditional_of_cheap_branches(x: Instruction, make: Rewriter) -> Instruction
 
 
 def _is_quick(branch: Computation) -> bool:
-    """Whether a branch is a few operations on few elements; what it only passes on may be large in a tuple."""
+    """Whether a branch is a few operations on small arrays; only elements of its parameter that it does not return
+    may be large.
+    """
     if len(branch.instructions) > _FEW_INSTRUCTIONS.value:
         return False
     for instruction in branch.instructions:
@@ -132,7 +135,7 @@ def _chosen(tests: Sequence[Instruction], results: Sequence[Instruction], make: 
 
 @_rule("while")
 def while_never(x: Instruction, make: Rewriter) -> Instruction | None:
-    """while(c, f, x) -> x, where c is false, whatever it is given."""
+    """while(c, f, x) -> x, where the condition is the constant false."""
     root = x.op_as(While).condition.root
     number = as_integer(uniform(root)) if root.shape.is_scalar else None
     return x.operands[0] if number == 0 else None

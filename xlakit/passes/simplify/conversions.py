@@ -1,4 +1,4 @@
-"""Conversions: converts that lose nothing, bits read back, complex numbers taken apart and put together."""
+"""Conversions: removes converts that change nothing, and parts of complex numbers that were just built."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _rule = CONVERSIONS.rule
 def convert_to_itself(x: Instruction, make: Rewriter) -> Instruction | None:
     """convert(x) -> x to the type that it has; copy(x) -> x; real(x) -> x of real numbers.
 
-    Where a result needs memory of its own, that is seen to when memory is assigned.
+    If a result needs separate memory, memory planning inserts the copy.
     """
     (inner,) = x.operands
     if isinstance(x.op, Copy) and x.op.cross_program_prefetch_index is not None:
@@ -36,8 +36,8 @@ def convert_to_itself(x: Instruction, make: Rewriter) -> Instruction | None:
 def convert_twice(x: Instruction, make: Rewriter) -> Instruction | None:
     """convert_C(convert_B(x)) -> convert_C(x), where B holds every value of x's type.
 
-    What is converted the second time is then the same number, so it rounds and saturates alike. But integers that
-    pass through floats saturate where they would wrap, so a result of integers must hold all of them.
+    The second conversion is then of the same number, so it rounds and saturates alike. But integers that pass through
+    floats saturate where a direct conversion wraps, so an integer result type must hold every value of x's type.
     """
     (inner,) = x.operands
     if not isinstance(inner.op, Convert):
@@ -53,7 +53,7 @@ def convert_twice(x: Instruction, make: Rewriter) -> Instruction | None:
 
 @cache
 def holds_all(wide: PrimitiveType, narrow: PrimitiveType) -> bool:
-    """Whether every value of ``narrow`` goes through ``wide`` unchanged."""
+    """Whether every value of ``narrow`` is a value of ``wide``, so that converting there and back changes nothing."""
     if wide is narrow:
         return True
     if narrow.is_complex or wide.is_complex:
@@ -67,7 +67,7 @@ def holds_all(wide: PrimitiveType, narrow: PrimitiveType) -> bool:
             return False
         return wide.bit_width - wide.is_signed >= narrow.bit_width - narrow.is_signed
     if narrow.is_integral:
-        # A float holds integers exactly as far as its digits go, and these have the range for it.
+        # A float holds exactly the integers of at most as many bits as its significand; F32 and F64 have the range.
         digits = {PrimitiveType.F32: 24, PrimitiveType.F64: 53}.get(wide, 0)
         return narrow.bit_width - narrow.is_signed <= digits
     floats = {

@@ -1,4 +1,4 @@
-"""Leave out what is not used: instructions, and computations that nothing calls."""
+"""Dead code elimination: removes unused instructions, and computations that nothing calls."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ class DeadCode(ComputationPass):
     name = "dead-code"
 
     def run(self, module: HloModule, context: PassContext) -> HloModule:
-        """Computations first, so that no time goes into those that are not called."""
+        """Remove uncalled computations first, to spend no time on their instructions."""
         reached = computations_callees_first([module.entry])
         if len(reached) < len(module.computations) and context.spend("uncalled-computation"):
             module = module.replace(computations=())
         return change_computations(module, lambda computation: self.change(computation, context))
 
     def change(self, computation: Computation, context: PassContext) -> Computation:
-        """Keep what is needed, and all parameters, which are the computation's signature."""
+        """Keep the live instructions, and all parameters, which are the computation's signature."""
         live = live_instructions(computation)
         unused = len(computation.instructions) - len(live)
         if not unused or not context.spend("unused-instruction", unused):

@@ -1,4 +1,4 @@
-"""Products: transposes and conversions that become part of them. The same numbers are multiplied and added."""
+"""Products: rules that absorb transposes and conversions into them. The same numbers are multiplied and added."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from xlakit.passes.core.rewriter import Rewriter
 from xlakit.passes.core.rules import Rules
 from xlakit.passes.simplify.conversions import holds_all
 
-# Smaller operands are not worth a kernel of other types.
+# Smaller operands do not justify a kernel of mixed types.
 _LARGE = knob("dots.large", 1 << 10, 1)
-# Products with more rows and columns than this are large.
+# A product with more rows and more columns than this is large.
 _LONG = knob("dots.long", 512, 1)
-# Complex products of fewer rows or columns than this are of a matrix and vectors: packing a real matrix element by
-# element takes as long as multiplying it by about so many.
+# A complex product with fewer rows or columns than this counts as one of a matrix and vectors: packing the matrix with
+# a conversion takes as long as multiplying it by about so many vectors.
 _VECTORS = knob("dots.complex_vectors", 8, 0, 64)
 
 DOTS = Rules("dots")
@@ -31,7 +31,7 @@ _rule = DOTS.rule
 
 @_rule("dot")
 def dot_of_transpose(x: Instruction, make: Rewriter) -> Instruction | None:
-    """dot(transpose(x), y) -> dot(x, y) over the dimensions' old numbers, where those that stay keep their order."""
+    """dot(transpose(x), y) -> dot(x, y) with renumbered dimensions, where the transpose keeps free ones in order."""
     op = x.op_as(Dot)
     left, right = x.operands
     if (permutation := _permutation(left, (*op.lhs_batch_dims, *op.lhs_contracting_dims))) is not None:
@@ -49,9 +49,9 @@ def dot_of_transpose(x: Instruction, make: Rewriter) -> Instruction | None:
 def product_of_convert(x: Instruction, make: Rewriter) -> Instruction | None:
     """dot(convert(x), y) -> dot(x, y) with the same result type, where the conversion loses nothing.
 
-    A product converts its operands block by block, so that the converted array need not exist. A large one of floats
-    takes longer than all conversions, and there are libraries for its own type. Complex matrices are multiplied by
-    vectors where they are in memory, which real ones are not.
+    A product converts its operands block by block, so the converted array is never stored. A large float product is
+    left alone: it takes much longer than the conversions, and libraries have kernels for its own type. So is a complex
+    matrix that is multiplied by few vectors: it is read in place, which a real matrix would not be.
     """
     if isinstance(x.op, Dot) and x.shape.element_type.is_floating and min(_sides(x)) > _LONG.value:
         return None
@@ -68,9 +68,9 @@ def product_of_convert(x: Instruction, make: Rewriter) -> Instruction | None:
 
 @_rule("dot")
 def vector_times_matrix(x: Instruction, make: Rewriter) -> Instruction | None:
-    """dot(matrix, vector) over the rows of a matrix -> dot(vector, matrix), which adds up whole rows.
+    """dot(matrix, vector) that contracts the rows' dimension -> dot(vector, matrix), which adds up whole rows.
 
-    The results of both have the same dimensions, since nothing of the vector stays.
+    Both results have the same dimensions, since the vector has no free dimension.
     """
     op = x.op_as(Dot)
     left, right = x.operands
@@ -85,7 +85,7 @@ def vector_times_matrix(x: Instruction, make: Rewriter) -> Instruction | None:
 
 
 def _sides(dot: Instruction) -> tuple[int, int]:
-    """Rows and columns of each product."""
+    """The numbers of rows and columns of a dot, for each batch."""
     op = dot.op_as(Dot)
     left, right = (o.shape for o in dot.operands)
     shared = (*op.lhs_batch_dims, *op.lhs_contracting_dims)
@@ -104,7 +104,9 @@ def _is_read_in_place(product: Instruction, number: int) -> bool:
 
 
 def _unconverted(operand: Instruction, make: Rewriter) -> Instruction:
-    """What a large operand that only this product reads was converted from."""
+    """The source of an operand that is a lossless, widening convert, large, and read by this product only; else
+    the operand.
+    """
     if not isinstance(operand.op, Convert) or make.uses(operand) > 1 or operand.shape.num_elements < _LARGE.value:
         return operand
     source = operand.operands[0]
@@ -113,7 +115,7 @@ def _unconverted(operand: Instruction, make: Rewriter) -> Instruction:
 
 
 def _permutation(operand: Instruction, used: Sequence[int]) -> tuple[int, ...] | None:
-    """The permutation of a transposed operand, where the dimensions that are not ``used`` keep their order."""
+    """The permutation of a transposed operand, if its free dimensions (those not ``used``) keep their order."""
     if not isinstance(operand.op, Transpose) or not one_type(operand):
         return None
     permutation = operand.op_as(Transpose).dimensions
@@ -127,10 +129,9 @@ def _renumbered(permutation: Sequence[int], *groups: Sequence[int]) -> tuple[tup
 
 @_rule("transpose")
 def transpose_of_dot(x: Instruction, make: Rewriter) -> Instruction | None:
-    """transpose(dot(x, y)) -> dot(y, x), where the transpose swaps what stays of x and of y.
+    """transpose(dot(x, y)) -> dot(y, x), where the transpose swaps the free dimensions of x and of y.
 
-    Where it does more, but the dimension of x that becomes the last one was the last of x, it gives
-    transpose(dot(y, x)): then whole rows move.
+    For another transpose whose last dimension is the last free one of x: transpose(dot(y, x)), which moves whole rows.
     """
     (inner,) = x.operands
     if not isinstance(inner.op, Dot) or make.uses(inner) > 1 or not one_type(x):

@@ -1,4 +1,4 @@
-"""Indices known when the program is compiled: dynamic slices and updates, gathers and scatters that need no index."""
+"""Dynamic slices, updates, gathers and scatters whose indices are constants, or do not matter."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ _rule = DYNAMIC_SLICES.rule
 
 @_rule("dynamic-slice")
 def dynamic_slice_of_all(x: Instruction, make: Rewriter) -> Instruction | None:
-    """dynamic-slice(x, i) -> x, where it takes all: the start is clamped to 0."""
+    """dynamic-slice(x, i) -> x, where the slice has the size of x: the start is clamped to 0."""
     operand = x.operands[0]
     return operand if operand.shape.dimensions == x.shape.dimensions else None
 
 
 @_rule("dynamic-slice")
 def dynamic_slice_of_the_same(x: Instruction, make: Rewriter) -> Instruction | None:
-    """dynamic-slice(broadcast(v), i) -> broadcast(v) of a scalar v: it is the same everywhere."""
+    """dynamic-slice(broadcast(v), i) -> broadcast(v) of a scalar v: all elements are equal."""
     operand = x.operands[0]
     scalar = scalar_source(operand)
     return make.broadcast(scalar, x.shape.dimensions) if scalar is not None else None
@@ -36,9 +36,9 @@ def dynamic_slice_of_the_same(x: Instruction, make: Rewriter) -> Instruction | N
 
 @_rule("dynamic-slice")
 def dynamic_slice_of_known_start(x: Instruction, make: Rewriter) -> Instruction | None:
-    """dynamic-slice(x, c) -> slice(x), with the starts clamped so that the part lies inside.
+    """dynamic-slice(x, c) -> slice(x), with the starts clamped so that the slice lies inside.
 
-    Along dimensions that it takes all of, the start does not matter.
+    Along dimensions that the slice takes whole, the start does not matter.
     """
     operand, *indices = x.operands
     sizes = x.op_as(DynamicSlice).dynamic_slice_sizes
@@ -49,7 +49,7 @@ def dynamic_slice_of_known_start(x: Instruction, make: Rewriter) -> Instruction 
 
 
 def _known_starts(indices: list[Instruction], bounds: tuple[int, ...], sizes: tuple[int, ...]) -> list[int] | None:
-    """Where a dynamic slice starts, if that is known."""
+    """The clamped starts of a dynamic slice, if they are known; else None."""
     rooms = [bound - size for bound, size in zip(bounds, sizes, strict=True)]
     if len(indices) == 1 and indices[0].shape.dimensions:
         vector = literal(indices[0])
@@ -67,7 +67,7 @@ def _known_starts(indices: list[Instruction], bounds: tuple[int, ...], sizes: tu
 
 @_rule("dynamic-update-slice")
 def update_all(x: Instruction, make: Rewriter) -> Instruction | None:
-    """dynamic-update-slice(x, y, i) -> y, where it writes over all; -> x, where y has no elements."""
+    """dynamic-update-slice(x, y, i) -> y, where y has the size of x; -> x, where y has no elements."""
     operand, update = x.operands[:2]
     if not operand.shape.is_array:
         return None
@@ -80,8 +80,8 @@ def update_all(x: Instruction, make: Rewriter) -> Instruction | None:
 def update_of_known_start(x: Instruction, make: Rewriter) -> Instruction | None:
     """dynamic-update-slice(x, y, c) -> concatenate(x[:c], y, x[c + n:]).
 
-    An array that is filled piece by piece becomes a concatenation of its pieces. So x must be a broadcast, or a
-    concatenation with no other user. y must be a large part of it, since a loop has room for few pieces.
+    An array that is filled piece by piece becomes a concatenation of its pieces; therefore x must be a broadcast or a
+    concatenation, with no other user. y must be a large part of x, since a loop computes few pieces side by side.
     """
     operand, update, *indices = x.operands
     bounds, sizes = operand.shape.dimensions, update.shape.dimensions
@@ -124,7 +124,7 @@ def update_with_itself(x: Instruction, make: Rewriter) -> Instruction | None:
 def gather_one(x: Instruction, make: Rewriter) -> Instruction | None:
     """gather(x, i) -> reshape(dynamic-slice(x, i)), of one index: both clamp it so that the slice lies inside.
 
-    A slice without elements has no such reshape: what the result has of it is zeros.
+    A slice without elements cannot be reshaped so: the result then has zeros.
     """
     operand, indices = x.operands
     op: Any = x.op
@@ -153,7 +153,7 @@ def empty_scatter(x: Instruction, make: Rewriter) -> Instruction | None:
 def gather_from_the_same(x: Instruction, make: Rewriter) -> Instruction | None:
     """gather(broadcast(v), i) -> broadcast(v) of a scalar v: an index out of bounds is clamped, so all are inside.
 
-    Not where slices have no element in a dimension that the result leaves out, which then has zeros.
+    Not if a slice size is 0: then the result may have elements, which are zeros.
     """
     if 0 in x.op_as(Gather).slice_sizes:
         return None

@@ -19,13 +19,13 @@ from xlakit.passes.core.rules import Rules
 EMPTY_ARRAYS = Rules("empty-arrays")
 _rule = EMPTY_ARRAYS.rule
 
-# A size that set-dimension-size refuses is an error of the run, whether the array has elements or not.
+# Operations that stay. An invalid size of set-dimension-size is an error at run time even for an empty array.
 _KEPT = (Parameter, Broadcast, Constant, GetTupleElement, CustomCall, OptimizationBarrier, Domain, SetDimensionSize)
 
 
 @_rule("reduce")
 def reduce_of_nothing(x: Instruction, make: Rewriter) -> Instruction | None:
-    """reduce(x, v, f) -> broadcast(v), of an array without elements: there is nothing but the initial value."""
+    """reduce(x, v, f) -> broadcast(v), of an array x without elements."""
     if len(x.operands) != 2 or 0 not in x.operands[0].shape.dimensions or 0 in x.shape.dimensions:
         return None
     init = x.operands[1]
@@ -36,7 +36,7 @@ def reduce_of_nothing(x: Instruction, make: Rewriter) -> Instruction | None:
 
 @_rule("dot")
 def dot_of_nothing(x: Instruction, make: Rewriter) -> Instruction | None:
-    """dot(x, y) -> 0, where the dimensions that are summed over are empty."""
+    """dot(x, y) -> 0, where a contracted dimension has size 0."""
     left, right = x.operands
     if 0 not in left.shape.dimensions and 0 not in right.shape.dimensions:
         return None
@@ -47,7 +47,7 @@ def dot_of_nothing(x: Instruction, make: Rewriter) -> Instruction | None:
 
 @_rule(ANY)
 def no_elements(x: Instruction, make: Rewriter) -> Instruction | None:
-    """x -> broadcast(0), where x has no elements, so that whatever made it is not needed."""
+    """x -> broadcast(0), where x has no elements, so that its operands become dead code."""
     if 0 not in x.shape.dimensions or isinstance(x.op, _KEPT):
         return None
     return make.full(_zero(x), x.shape)

@@ -1,4 +1,4 @@
-"""Constants: what can be computed when the program is compiled, by the reference interpreter."""
+"""Constant folding: the reference interpreter computes operations on constants when the program is compiled."""
 
 from __future__ import annotations
 
@@ -36,28 +36,28 @@ from xlakit.passes.core.rules import Rules
 CONSTANTS = Rules("constants")
 _rule = CONSTANTS.rule
 
-# Functions of their operands alone that take a bounded time. Broadcasts and iotas are left out: they are shorter than
-# what they stand for.
+# Operations that depend on their operands alone and take bounded time. Broadcasts and iotas are left out: they take
+# less space than the constants that they would become.
 _FOLDED = (
     *(Elementwise, BitcastConvert, GetTupleElement, Reshape, Reverse, Slice, Transpose, Concatenate, Pad),
     *(DynamicSlice, DynamicUpdateSlice, Gather, Scatter, SelectAndScatter, Map, Reduce, ReduceWindow, Sort),
     *(Convolution, Dot),
 )
 
-# Of these, NumPy has functions of whole arrays.
+# Operations for which NumPy has functions of whole arrays, which are fast enough for large ones.
 _FOLDED_IF_LARGE = (Elementwise, BitcastConvert, Reshape, Reverse, Slice, Transpose, Reduce)
 
-# Nothing that is computed here draws.
+# No operation that is folded draws random numbers.
 _NO_RANDOM = RandomState()
 _NO_MODULE = HloModule(
     "constants", Computation.from_root("constants", Instruction(Tuple(), (), make_tuple_shape([]), "nothing"))
 )
 
-# Operands may have so many times as many elements as the result may.
+# The operands together may have so many times the elements that a result may have.
 _OPERANDS_TO_RESULT = 4
-# Constants of more elements are not made.
+# The most elements of a folded constant.
 _MOST_ELEMENTS = 4096
-# The most elements of operands where the program does not grow: some milliseconds for each operation.
+# The most elements of operands if the result is no larger than they are: some milliseconds for each operation.
 _MOST_OF_LARGE = 1 << 21
 
 
@@ -68,7 +68,7 @@ def constant_of_one_number(x: Instruction, make: Rewriter) -> Instruction | None
     if array is None or array.size < 2:
         return None
     first = array.reshape(-1)[:1]
-    # Most constants differ early on; only the others are looked at as a whole.
+    # Most constants already differ in the first two elements; only the others are compared as a whole.
     if array.reshape(-1)[1:2].tobytes() != first.tobytes():
         return None
     flat = np.ascontiguousarray(array).reshape(-1).view(f"V{array.dtype.itemsize}")
@@ -81,8 +81,8 @@ def constant_of_one_number(x: Instruction, make: Rewriter) -> Instruction | None
 def fold(x: Instruction, make: Rewriter) -> Instruction | None:
     """f(constants) -> constant, of at most 4,096 elements; random numbers and loops are left alone.
 
-    An operand may be a broadcast of a constant or an iota, too. What is computed element by element, moved or reduced
-    may have more elements, if it has no more bytes than a constant that it is computed from.
+    An operand may be a broadcast of a constant or an iota, too. The result of an element-wise operation, a movement or
+    a reduction may have more elements, if it has no more bytes than a constant among its operands.
     """
     if not _is_folded(type(x.op)):
         return None
@@ -96,17 +96,17 @@ def fold(x: Instruction, make: Rewriter) -> Instruction | None:
     try:
         value = _evaluate(x)
     except XlakitError:
-        # It will be raised where it belongs: when the program runs.
+        # The program raises the error when it runs.
         return None
     return _constant(value, x.shape.without_layout(), make)
 
 
 def _is_no_larger(x: Instruction) -> bool:
-    """Whether NumPy computes it in nanoseconds for each element, and the program does not grow by it."""
+    """Whether NumPy takes nanoseconds per element, and the result is no larger than one of the constants."""
     if not isinstance(x.op, _FOLDED_IF_LARGE) or not x.shape.is_array:
         return False
     if isinstance(x.op, Expensive) and any(o.shape.element_type.is_complex for o in x.operands):
-        # The interpreter takes up to a microsecond for each.
+        # The interpreter takes up to a microsecond for each element.
         return False
     if isinstance(x.op, Reduce) and applied_op(x.op.to_apply) is None:
         return False
@@ -130,18 +130,18 @@ def _elements(shape: Shape) -> int:
 
 @cache
 def _no_calls() -> CustomCalls:
-    """The functions that may be called: what is folded here calls none."""
+    """A registry without functions: no folded operation is a custom call."""
     return CustomCalls(None)
 
 
 @cache
 def _nothing_to_wait_for() -> ExecutionContext:
-    """What devices share while they run; what is folded here asks nothing of it, so one serves all."""
+    """An execution context that all devices here share, since no folded operation communicates."""
     return ExecutionContext()
 
 
 def _device() -> Device:
-    """A device that runs nothing else."""
+    """A new device of a program without instructions, on which operations are evaluated."""
     program = Program(_NO_MODULE, Grid(1, 1), _no_calls())
     execution_context = _nothing_to_wait_for()
     run = start_run(program, execution_context, shares_context=False)
@@ -150,12 +150,12 @@ def _device() -> Device:
 
 @cache
 def _lasting_device() -> Device:
-    """The device of all operations that call no computation, of which it would keep what it knows of them."""
+    """One device for all operations that call no computation; a device caches data of called computations."""
     return _device()
 
 
 def _evaluate(x: Instruction) -> Value:
-    # Most small programs have nothing to be computed here.
+    # Imported here, because most small programs have nothing to fold.
     from xlakit.interpreter.evaluate import Context
 
     context = Context(_device() if x.op.can_call else _lasting_device(), x)

@@ -1,4 +1,4 @@
-"""Gathers and scatters of one window, or of windows in a row, at indices that are known."""
+"""Scatters of one window, and gathers of equally spaced windows, at constant indices."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _rule = INDEXING.rule
 def scatter_at_known_index(x: Instruction, make: Rewriter) -> Instruction | None:
     """scatter(x, c, u, f) -> dynamic-update-slice(x, f(dynamic-slice(x, c), u), c) of one window, inside of x.
 
-    A window that is not inside is dropped: then it is x.
+    A scatter drops a window that is not inside: then the result is x.
     """
     sizes = only_window(x)
     if sizes is None:
@@ -46,7 +46,7 @@ def scatter_at_known_index(x: Instruction, make: Rewriter) -> Instruction | None
 
 
 def only_window(x: Instruction) -> tuple[int, ...] | None:
-    """The sizes of the window, in the operand, of a scatter of one window into one array."""
+    """The sizes of the window of a scatter, in its operand, if it has a single window and one operand; else None."""
     op = x.op_as(Scatter)
     if len(x.operands) != 3:
         return None
@@ -56,14 +56,14 @@ def only_window(x: Instruction) -> tuple[int, ...] | None:
     covered = {*op.inserted_window_dims, *op.input_batching_dims}
     given = iter([updates.dimensions[d] for d in op.update_window_dims])
     sizes = tuple(1 if d in covered else next(given) for d in range(x.operands[0].shape.rank))
-    # Of several windows there are more updates than one has elements.
+    # With several windows, there are more updates than a window has elements.
     return sizes if math.prod(sizes) == updates.num_elements else None
 
 
 def update_window(
     x: Instruction, sizes: tuple[int, ...], starts: Sequence[Instruction], make: Rewriter
 ) -> Instruction | None:
-    """A scatter of one window at ``starts``, where it lies inside of the operand, as an update of a slice."""
+    """The dynamic-update-slice for a scatter of one window at ``starts``, which lies inside of the operand."""
     op = x.op_as(Scatter)
     operand, indices, updates = x.operands
     zero = make.scalar(0, indices.shape.element_type)
@@ -82,7 +82,7 @@ def update_window(
 
 
 def _known_components(indices: Instruction) -> list[int] | None:
-    """The numbers in an array of one index vector."""
+    """The components of a single index vector, if they are constants; else None."""
     array = literal(indices)
     if array is None:
         number = uniform(indices)
@@ -95,7 +95,7 @@ def _known_components(indices: Instruction) -> list[int] | None:
 
 @_rule("gather")
 def gather_in_a_row(x: Instruction, make: Rewriter) -> Instruction | None:
-    """gather(x, {a, a + s, a + 2 s, ..}) -> slice(x) of whole rows, inside of x, transposed where rows go elsewhere."""
+    """gather(x, {a, a + s, a + 2 s, ..}) -> slice(x) of whole rows, inside of x, transposed if rows go elsewhere."""
     operand, indices = x.operands
     op: Any = x.op
     sizes = operand.shape.dimensions
@@ -119,7 +119,7 @@ def gather_in_a_row(x: Instruction, make: Rewriter) -> Instruction | None:
 
 
 def _counted(indices: Instruction) -> SliceDimension | None:
-    """The range that an array of indices counts, upwards along one dimension."""
+    """The slice of the indices in an array that counts upwards in equal steps along one dimension; else None."""
     proper = [d for d, size in enumerate(indices.shape.dimensions) if size != 1]
     if len(proper) != 1:
         return None

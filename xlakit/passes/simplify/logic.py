@@ -1,4 +1,4 @@
-"""Logic: and, or, xor, not, comparisons and choices. No result here is rounded."""
+"""Logic: rules for and, or, not, comparisons and selects. No result here is rounded."""
 
 from __future__ import annotations
 
@@ -82,14 +82,14 @@ def not_twice(x: Instruction, make: Rewriter) -> Instruction | None:
 
 
 def _is_exactly_ordered(x: Instruction) -> bool:
-    """Whether exactly one of <, = and > holds between any two values that are compared: there is no NaN."""
+    """Whether exactly one of <, = and > holds between any two compared values: no NaN, or NaN in the total order."""
     kind = x.operands[0].shape.element_type
     return kind.is_integral or kind is PrimitiveType.PRED or x.op_as(Compare).type is ComparisonType.TOTALORDER
 
 
 @_rule("compare")
 def compare_with_itself(x: Instruction, make: Rewriter) -> Instruction | None:
-    """x = x, x <= x -> true, x != x -> false where no NaN can be; x < x -> false always, NaN included."""
+    """x = x, x <= x -> true, x != x -> false for types without NaN; x < x -> false always, NaN included."""
     left, right = x.operands
     if left is not right:
         return None
@@ -145,15 +145,16 @@ def compare_complex_magnitude(x: Instruction, make: Rewriter) -> Instruction | N
     """|z| < c -> Re(z)^2 + Im(z)^2 < t in F64, z of C64, without a square root; and so for <=, > and >=.
 
     |z| is the root of that sum, rounded to F64 and then to F32. Both roundings are monotone, so the sums whose root is
-    less than c are those below one number t, which is searched for. The squares are exact, as they are for |z|. With a
-    NaN the sum is NaN and no comparison holds, but |z| of an infinity and a NaN is infinite: > and >= ask for it.
+    less than c are those below one number t, which a binary search finds. The squares are exact, as they are for |z|.
+    With a NaN the sum is NaN and no comparison holds, but |z| of an infinity and a NaN is infinite, so > and >= also
+    test the parts for infinity.
     """
     magnitude, bound = x.operands
     if not isinstance(magnitude.op, Abs) or make.uses(magnitude) > 1:
         return None
     (z,) = magnitude.operands
     number, op = as_real(uniform(bound)), x.op_as(Compare)
-    # Subnormal bounds may be zero or not, as the mode of the processor is.
+    # Whether a subnormal bound is zero depends on the mode of the processor.
     if z.shape.element_type is not PrimitiveType.C64 or number is None or 0 < abs(number) < _LEAST_F32:
         return None
     if op.type is ComparisonType.TOTALORDER or op.direction not in _TURNED or not math.isfinite(number):
@@ -175,14 +176,14 @@ def compare_complex_magnitude(x: Instruction, make: Rewriter) -> Instruction | N
 
 @cache
 def _least_square_sum(bound: float, *, reaches: bool) -> float:
-    """The least F64 whose root, rounded to F64 and to F32, is more than the bound, or ``reaches`` it."""
+    """The least F64 whose square root, rounded to F64 and to F32, exceeds, or ``reaches``, the bound."""
 
     def is_enough(bits: int) -> bool:
         with np.errstate(over="ignore"):
             root = np.float32(np.sqrt(np.int64(bits).view(np.float64)))
         return bool(root >= np.float32(bound) if reaches else root > np.float32(bound))
 
-    # Positive floats are in the order of their bits.
+    # Positive floats have the order of their bits as integers.
     few, enough = -1, int(np.float64(math.inf).view(np.int64))
     while enough - few > 1:
         middle = (few + enough) // 2
@@ -192,7 +193,7 @@ def _least_square_sum(bound: float, *, reaches: bool) -> float:
 
 @_rule("not")
 def not_comparison(x: Instruction, make: Rewriter) -> Instruction | None:
-    """not (x = y) -> x != y, and back, NaN included; not (x < y) -> x >= y where no NaN can be."""
+    """not (x = y) -> x != y, and back, NaN included; not (x < y) -> x >= y for types without NaN."""
     (inner,) = x.operands
     if not isinstance(inner.op, Compare):
         return None
@@ -202,7 +203,7 @@ def not_comparison(x: Instruction, make: Rewriter) -> Instruction | None:
     return make.add(dataclasses.replace(op, direction=_INVERSE[op.direction]), *inner.operands)
 
 
-# -- choices ---------------------------------------------------------------------------------------
+# -- selects ---------------------------------------------------------------------------------------
 
 
 @_rule("select")

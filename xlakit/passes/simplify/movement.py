@@ -1,7 +1,7 @@
-"""Movement: reshapes, transposes, broadcasts and reverses that do nothing, that merge, or that come later.
+"""Movement: removes, merges or sinks reshapes, transposes, broadcasts and reverses.
 
-No element changes on its way, so the laws hold for every type; an operation on elements gives the same wherever its
-operands' elements lie.
+These operations change no element, so the laws hold for every type; an element-wise operation gives the same results
+wherever the elements of its operands are.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def _proper_sizes(sizes: Sequence[int]) -> tuple[int, ...]:
 
 @_rule("reshape")
 def identity_reshape(x: Instruction, make: Rewriter) -> Instruction | None:
-    """reshape(x) -> x, where it has those dimensions already."""
+    """reshape(x) -> x, where x already has the dimensions of the result."""
     (inner,) = x.operands
     return inner if inner.shape.dimensions == x.shape.dimensions else None
 
@@ -52,7 +52,7 @@ def reshape_twice(x: Instruction, make: Rewriter) -> Instruction | None:
 
 @_rule("reshape")
 def reshape_broadcast(x: Instruction, make: Rewriter) -> Instruction | None:
-    """reshape(broadcast(x)) -> broadcast(x), of a scalar, or where only dimensions of size 1 come and go."""
+    """reshape(broadcast(x)) -> broadcast(x), of a scalar, or where only dimensions of size 1 are added or removed."""
     (inner,) = x.operands
     if not isinstance(inner.op, Broadcast):
         return None
@@ -147,7 +147,7 @@ def broadcast_twice(x: Instruction, make: Rewriter) -> Instruction | None:
 
 @_rule("broadcast")
 def broadcast_of_narrow(x: Instruction, make: Rewriter) -> Instruction | None:
-    """broadcast(x[n,1]) -> broadcast(reshape(x)[n]): so a broadcast undoes the reshape that added the 1."""
+    """broadcast(x[n,1]) -> broadcast(reshape(x)[n]): cancels the reshape that often added the dimension of size 1."""
     (inner,) = x.operands
     sizes = inner.shape.dimensions
     if 1 not in sizes:
@@ -159,7 +159,7 @@ def broadcast_of_narrow(x: Instruction, make: Rewriter) -> Instruction | None:
 
 @_rule("broadcast")
 def broadcast_iota(x: Instruction, make: Rewriter) -> Instruction | None:
-    """broadcast(iota) -> iota: the numbers count along the dimension that theirs has become."""
+    """broadcast(iota) -> iota along the dimension that the iota's dimension is mapped to."""
     (inner,) = x.operands
     if not isinstance(inner.op, Iota):
         return None
@@ -210,8 +210,7 @@ def _reverse(operand: Instruction, dimensions: Sequence[int], make: Rewriter) ->
 def sink_reshape(x: Instruction, make: Rewriter) -> Instruction | None:
     """f(reshape(x)[n,1], reshape(y)[n,1]) -> reshape(f(x, y))[n,1]: reshapes that add dimensions of size 1 sink.
 
-    It then meets the broadcast that often follows a reduction, and cancels with it. Operands may also be broadcast
-    scalars.
+    The reshape then cancels with the broadcast that often follows a reduction. Operands may also be broadcast scalars.
     """
     wide = x.shape.dimensions
     if 1 not in wide:
@@ -266,11 +265,11 @@ def sink_broadcast(x: Instruction, make: Rewriter) -> Instruction | None:
 
 
 def _narrowed(operand: Instruction, sizes: tuple[int, ...], make: Rewriter) -> Instruction:
-    """The operand before it was repeated, with the dimensions ``sizes``; scalars that are none in the program stay."""
+    """The source of a broadcast operand, with the dimensions ``sizes``; an operand that is a scalar itself stays."""
     if not isinstance(operand.op, Broadcast):
         return operand
     source = operand.operands[0]
     if source.shape.dimensions == sizes:
         return source
-    # The caller has looked: what has other dimensions is a scalar.
+    # The caller has checked that a source of other dimensions is a scalar.
     return make.broadcast(source, sizes)

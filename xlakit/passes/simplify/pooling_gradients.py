@@ -1,9 +1,9 @@
-"""Gradients of padded pooling: the array is padded, windows select elements of it, and the result is cut to size.
+"""Fuses gradients of padded pooling: pad the array, select and scatter in windows, slice the result to size.
 
 The window may select an element of the padding (if all others are NaN, for example), so padding of the window itself,
 which is never selected, would not be equivalent. As one fusion the padded array is not written to memory: the kernel
-substitutes the padding value, and drops what is scattered to the padding. JAX writes the gradient of every padded
-max-pooling so; over f32[8,64,64,32] it takes 0.8 of the time without, and a ninth of the temporaries.
+substitutes the padding value, and drops the sources that are scattered to the padding. JAX writes the gradient of every
+padded max-pooling so; over f32[8,64,64,32] the fusion takes 0.8 of the time, and a ninth of the temporaries.
 """
 
 from __future__ import annotations
@@ -29,7 +29,8 @@ from xlakit.passes.core.framework import (
 class PaddedSelection:
     """``slice(select-and-scatter(pad(array, value), source, init))``, where the slice undoes the padding.
 
-    around: how many elements with the padding value are before and behind the array.
+    around: for each dimension the elements with the padding value before and after the array. inside: the pad and the
+    select-and-scatter.
     """
 
     op: SelectAndScatter
@@ -42,12 +43,12 @@ class PaddedSelection:
 
     @property
     def operands(self) -> tuple[Instruction, ...]:
-        """What it is computed from, each once."""
+        """The different operands of the fusion."""
         return tuple(dict.fromkeys((self.array, self.source, self.init, self.value)))
 
 
 def padded_selection(root: Instruction) -> PaddedSelection | None:
-    """What an instruction is made of, where that is a padded selection among elements of the same last index."""
+    """The parts of a padded selection whose windows do not extend along the last dimension; else None."""
     if not isinstance(root.op, Slice):
         return None
     (selected,) = root.operands
@@ -70,9 +71,9 @@ def padded_selection(root: Instruction) -> PaddedSelection | None:
 
 
 class PoolingGradients(ProgramPass):
-    """Make one fusion of padding, selecting and scattering, and cutting.
+    """Make one fusion of a pad, a select-and-scatter and a slice.
 
-    ``slice(select-and-scatter(pad(x))) -> fusion(x)``, where nothing else reads what is in between.
+    ``slice(select-and-scatter(pad(x))) -> fusion(x)``, where nothing else reads the intermediate values.
     """
 
     name = "pooling-gradients"
@@ -107,7 +108,7 @@ class PoolingGradients(ProgramPass):
 
 
 def _body(root: Instruction, selection: PaddedSelection, context: PassContext) -> Computation:
-    """What the fusion computes."""
+    """The computation of the fusion."""
     builder = ComputationBuilder(context)
     made = {o: builder.parameter(n, o.shape) for n, o in enumerate(selection.operands)}
     for old in (*selection.inside, root):

@@ -1,6 +1,6 @@
-"""Reductions, windows and sorts over nothing, over one element, or one after the other.
+"""Reductions of single elements, of broadcasts and transposes, and of other reductions; sorts of single elements.
 
-A reduction may combine elements in any order and with any grouping; what is merged here is exact all the same.
+A reduction may combine elements in any order and with any grouping; the rules that merge reductions are exact anyway.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _rule = REDUCTIONS.rule
 
 
 def _known(x: Instruction) -> Op | None:
-    """The operation of the reducer, where ``x`` reduces one array in one type with a known operation."""
+    """The operation of the reducer, if ``x`` reduces one array, in its own type, with a known operation; else None."""
     if len(x.operands) != 2 or not one_type(x):
         return None
     computation = x.op_as(Reduce).to_apply
@@ -38,7 +38,7 @@ def _known(x: Instruction) -> Op | None:
 
 
 def is_identity(op: Op, number: Array | None) -> bool:
-    """Whether combining a value with ``number`` leaves it as it is: 1 of multiply; -0 of add, whatever x is."""
+    """Whether ``number`` is the identity of an operation: op(x, number) is x for all x. Of a float add it is -0."""
     if number is None:
         return False
     identity = identity_element(op, PrimitiveType.from_dtype(number.dtype))
@@ -81,7 +81,7 @@ def reduce_narrow_dimension(x: Instruction, make: Rewriter) -> Instruction | Non
 
 
 def _in_type_of(x: Instruction, made: Instruction) -> Instruction:
-    """``made`` declared to give elements of the type that ``x`` gives."""
+    """``made`` with the declared element type of ``x``."""
     kind = x.shape.element_type
     return made if made.shape.element_type is kind else made.replace(shape=made.shape.with_element_type(kind))
 
@@ -90,8 +90,8 @@ def _in_type_of(x: Instruction, made: Instruction) -> Instruction:
 def reduce_twice(x: Instruction, make: Rewriter) -> Instruction | None:
     """reduce(reduce(x, u, f, A), v, f, B) -> reduce(x, v, f, A and B), of integers and PRED, and of max and min.
 
-    u goes in once for each element of the inner result, so it must be f's identity, or v itself where f has no use
-    for it twice. Sums of floats would round otherwise.
+    u is combined once into each element of the inner result, so it must be the identity of f, or equal to v if f is
+    idempotent. Sums of floats are left alone, since they would round otherwise.
     """
     inner, init = x.operands[0], x.operands[-1]
     op = _known(x)
@@ -132,7 +132,7 @@ def reduce_transpose(x: Instruction, make: Rewriter) -> Instruction | None:
 def reduce_the_same(x: Instruction, make: Rewriter) -> Instruction | None:
     """reduce(broadcast(x), v, f) -> reduce(x, v, f) without the dimensions that were added; f is max, min, and, or.
 
-    Those have no use for an element twice. The dimensions must not be empty.
+    These operations are idempotent. The added dimensions must not be empty.
     """
     op = _known(x)
     inner, init = x.operands[0], x.operands[-1]

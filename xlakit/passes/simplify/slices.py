@@ -1,6 +1,6 @@
-"""Parts of arrays: slices, pads and concatenations that do nothing, that merge, or that miss what they take.
+"""Slices, pads and concatenations: removes or merges them, and moves slices towards the operands.
 
-No element changes on its way, so the laws hold for every type.
+These operations change no element, so the laws hold for every type.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from xlakit.passes.core.rules import Rules
 SLICES = Rules("slices")
 _rule = SLICES.rule
 
-# A concatenation of more arrays than this is not made out of nested ones: each nesting copies the list.
+# Nested concatenations are not flattened into one of more arrays than this: each nesting copies the list.
 _LONGEST_CONCATENATION = 64
 
 
@@ -30,7 +30,7 @@ def _ranges(x: Instruction) -> tuple[SliceDimension, ...]:
 
 @_rule("slice")
 def identity_slice(x: Instruction, make: Rewriter) -> Instruction | None:
-    """slice(x) -> x, where it takes all."""
+    """slice(x) -> x, where the result has the dimensions of x."""
     (inner,) = x.operands
     return inner if inner.shape.dimensions == x.shape.dimensions else None
 
@@ -49,7 +49,7 @@ def slice_twice(x: Instruction, make: Rewriter) -> Instruction | None:
 
 
 def _range(start: int, count: int, stride: int) -> SliceDimension:
-    # The limit is just behind the last element, so that it lies inside.
+    # The limit is the index after the last element, so that it lies inside for every stride.
     return SliceDimension(start, start + (count - 1) * stride + 1, stride) if count else SliceDimension(0, 0)
 
 
@@ -84,7 +84,7 @@ def slice_reshape(x: Instruction, make: Rewriter) -> Instruction | None:
 
 @_rule("slice")
 def slice_transpose(x: Instruction, make: Rewriter) -> Instruction | None:
-    """slice(transpose(x)) -> transpose(slice(x)), where as many such slices have no more elements than x has."""
+    """slice(transpose(x)) -> transpose(slice(x)), where such slices for all users have no more elements than x."""
     (inner,) = x.operands
     if not isinstance(inner.op, Transpose):
         return None
@@ -99,7 +99,7 @@ def slice_transpose(x: Instruction, make: Rewriter) -> Instruction | None:
 
 @_rule("slice")
 def slice_reverse(x: Instruction, make: Rewriter) -> Instruction | None:
-    """slice(reverse(x)) -> reverse(slice(x)): element i is the one that is as far from the end."""
+    """slice(reverse(x)) -> reverse(slice(x)): element i of reverse(x) is element size - 1 - i of x."""
     (inner,) = x.operands
     if not isinstance(inner.op, Reverse) or not x.shape.num_elements:
         return None
@@ -131,7 +131,7 @@ def slice_pad(x: Instruction, make: Rewriter) -> Instruction | None:
 
 @_rule("slice")
 def slice_concatenate(x: Instruction, make: Rewriter) -> Instruction | None:
-    """slice(concatenate(x, y, z)) -> slice(y), or slice(concatenate(x, y)), without the arrays that it misses."""
+    """slice(concatenate(x, y, z)) -> slice(y), or slice(concatenate(x, y)), without arrays that the slice misses."""
     (inner,) = x.operands
     if not isinstance(inner.op, Concatenate) or not one_type(inner):
         return None
@@ -162,7 +162,7 @@ def _concatenate(operands: Sequence[Instruction], dimension: int, make: Rewriter
 
 @_rule("pad")
 def identity_pad(x: Instruction, make: Rewriter) -> Instruction | None:
-    """pad(x, v) -> x, where nothing is added or taken."""
+    """pad(x, v) -> x, where all padding is 0."""
     return x.operands[0] if all(p == PaddingDimension() for p in x.op_as(Pad).padding) else None
 
 
@@ -193,7 +193,7 @@ def pad_with_the_same(x: Instruction, make: Rewriter) -> Instruction | None:
 
 @_rule("pad")
 def pad_twice(x: Instruction, make: Rewriter) -> Instruction | None:
-    """pad(pad(x, v), v) -> pad(x, v), at the edges, where both add."""
+    """pad(pad(x, v), v) -> pad(x, v), of edge padding that is not negative."""
     inner, value = x.operands
     if (
         not isinstance(inner.op, Pad)
@@ -255,7 +255,7 @@ def concatenate_neighbors(x: Instruction, make: Rewriter) -> Instruction | None:
 
 
 def _joined(a: Instruction, b: Instruction, dimension: int, make: Rewriter) -> Instruction | None:
-    """Two neighbors as one array, where they are parts of one, or the same scalar all over."""
+    """Two neighbors as one array, if they are adjacent slices of an array or broadcasts of one scalar; else None."""
     if type(a.op) is not type(b.op):
         return None
     if isinstance(a.op, Broadcast) and not a.operands[0].shape.dimensions:

@@ -1,13 +1,13 @@
-"""Descending sorts, written as ascending sorts of reversed or negated arrays: the comparator is reversed instead.
+"""Sorts: descending sorts of reversed or negated arrays, and sorts of which only few elements are read.
 
-A stable sort keeps the order of equal elements; so does reversing before and after it.
+Rules replace an ascending sort of reversed or negated arrays by a sort with the opposite comparator. A stable sort
+keeps the order of equal elements; so does reversing before and after it.
 
-Sorts of which only the first or the last few elements of each row are wanted.
-
-The sort and its slices become one fusion, whose kernel selects those elements and sorts no others. The results are the
-same bits for any comparator that is recognized, its NaN and zeros included, and for all operands that are sorted along:
-the fusion's computation is still the sort. The first 10 of each 20,000 elements take a fortieth of the time of their
-sort (``jnp.sort(x)[:, :10]``, f32[64,20000]), the first 10 of an argsort a sixtieth.
+A pass fuses a sort and slices of the first or the last few elements of each row; the kernel selects these elements and
+sorts no others. The results have the same bits for any comparator that is recognized, NaN and zeros included, and for
+all operands that are sorted along: the fusion's computation is still the sort. The first 10 of each 20,000 elements
+take a fortieth of the time of their sort (``jnp.sort(x)[:, :10]``, f32[64,20000]), the first 10 of an argsort a
+sixtieth.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _rule = SORTS.rule
 
 @_rule("reverse")
 def reverse_sort(x: Instruction, make: Rewriter) -> Instruction | None:
-    """reverse(sort(reverse(x), reverse(y))) -> sort(x, y), by the opposite order, where one result is read.
+    """reverse(sort(reverse(x), reverse(y))) -> sort(x, y), by the opposite order, where only one result is read.
 
     Equal elements keep the order of x, since they are reversed twice. A comparator that puts NaN last in both
     directions has no opposite.
@@ -61,7 +61,7 @@ def reverse_sort(x: Instruction, make: Rewriter) -> Instruction | None:
 
 
 def _opposite(comparator: Computation, context: PassContext) -> Computation | None:
-    """The comparator of the order from the last element to the first one, if its keys are known."""
+    """The comparator of the opposite order, if the keys of the comparator are recognized; else None."""
     builder = ComputationBuilder(context)
     made: dict[Instruction, Instruction] = {}
     for number, old in enumerate(comparator.parameters):
@@ -78,9 +78,9 @@ def _opposite(comparator: Computation, context: PassContext) -> Computation | No
 
 @_rule("topk")
 def top_k_negated(x: Instruction, make: Rewriter) -> Instruction | None:
-    """topk(-x) -> (-values, indices) of the topk(x) that looks for the other end, for floats.
+    """topk(-x) -> (-values, indices) of the topk(x) from the other end of the order, for floats.
 
-    Negating turns the total order around, NaN and zeros included; of integers the lowest one is its own negative.
+    Negating reverses the total order, NaN and zeros included; not of integers, whose least is its own negation.
     """
     (negated,) = x.operands
     op = x.op_as(TopK)
@@ -102,7 +102,7 @@ _MOST_WANTED = 8192
 class PartialSort:
     """``slice(sort(..))``: the first ``count`` elements of each row, or the ``last`` ones, of some of its results.
 
-    key: the only one it sorts by. results: which of the sort's results they are of.
+    key: the only sort key. results: the numbers of the sort's results that are sliced.
     """
 
     sort: Instruction
@@ -113,7 +113,7 @@ class PartialSort:
 
 
 def partial_sort(computation: Computation) -> PartialSort | None:
-    """What a computation is made of, where that is a partial sort along the last dimension."""
+    """The partial sort along the last dimension that a computation is; None if it is none."""
     found: PartialSort | None = None
     for part in computation.results:
         if not isinstance(part.op, Slice):
@@ -139,7 +139,7 @@ def partial_sort(computation: Computation) -> PartialSort | None:
 
 
 def _single_key(sort: Instruction) -> SortKey | None:
-    """The key that a sort goes by, if it is one: an operand of real numbers, of the type that the comparator takes."""
+    """The key of a sort that has one key, which is a whole operand of the comparator's type; else None."""
     order = recognize_order(sort.op_as(Sort).to_apply)
     if order is None or len(order) != 1 or order[0].part is not Part.WHOLE:
         return None
@@ -147,16 +147,17 @@ def _single_key(sort: Instruction) -> SortKey | None:
 
 
 def is_index(operand: Instruction, dimension: int) -> bool:
-    """Whether an operand of a sort is known to hold each element's index, as an integer of one byte or more."""
+    """Whether each element of a sort's operand is its own index, as an integer of one byte or more."""
     kind = operand.shape.element_type
     return kind.is_integral and kind.bit_width >= 8 and counts_along(operand, dimension)
 
 
 class PartialSorts(ProgramPass):
-    """Make one fusion of sorting and cutting the first or the last few out of each row.
+    """Make one fusion of a sort and slices of the first or the last few elements of each row.
 
     ``slice(sort(x)) -> fusion(x)``, where nothing else of the sort is read. In the fusion, rows lie along the last
-    dimension. Keys that were negated for a descending order are no longer: the last elements are taken instead.
+    dimension. A key that is negated for a descending order is replaced by the key itself, sorted by a comparator that
+    negates.
     """
 
     name = "partial-sorts"
@@ -176,11 +177,11 @@ class PartialSorts(ProgramPass):
 
 @dataclass(frozen=True, slots=True)
 class _Wanted:
-    """What is read of a sort.
+    """The part of a sort that is read.
 
-    operands: the numbers of those that have to be sorted: the key, and those of which results are read. negated: the
-    key's, where it is the negative of the operand that is sorted instead. slices: of each result the slices that are
-    read; they take elements among the first ``count`` of each row, or the last ones.
+    operands: the numbers of the operands to sort: the key, and those whose results are read. negated: the number of the
+    key if it is a negation, whose operand is sorted instead. slices: for each result the slices that are read; they
+    take elements among the first ``count`` of each row, or the last ``count``.
     """
 
     sort: Instruction
@@ -193,17 +194,17 @@ class _Wanted:
 
     @property
     def dimension(self) -> int:
-        """The dimension that is sorted."""
+        """The dimension along which the sort orders elements."""
         return self.sort.op_as(Sort).dimension
 
     @property
     def start(self) -> int:
-        """Where in a row those few begin."""
+        """The index in a row at which the selected elements begin."""
         return self.sort.operands[0].shape.dimensions[self.dimension] - self.count if self.last else 0
 
 
 def _users(computation: Computation) -> dict[Instruction, list[Instruction]]:
-    """The instructions that read each instruction, or wait for it; the result is read by itself."""
+    """The live users and control successors of each instruction; the root counts as its own user."""
     live = live_instructions(computation)
     users = users_of((i for i in computation.instructions if i in live), control=True)
     users.setdefault(computation.root, []).append(computation.root)
@@ -211,7 +212,7 @@ def _users(computation: Computation) -> dict[Instruction, list[Instruction]]:
 
 
 def _wanted(sort: Instruction, users: dict[Instruction, list[Instruction]], context: PassContext) -> _Wanted | None:
-    """What is read of a sort, if it is but slices, and these take few elements at one end."""
+    """The part of a sort that is read, if only slices read it, of few elements at one end; else None."""
     dimension = sort.op_as(Sort).dimension
     length = sort.operands[0].shape.dimensions[dimension]
     slices = _slices(sort, users)
@@ -232,7 +233,7 @@ def _wanted(sort: Instruction, users: dict[Instruction, list[Instruction]], cont
 
 
 def _slices(sort: Instruction, users: dict[Instruction, list[Instruction]]) -> dict[int, list[Instruction]]:
-    """The slices of each result of a sort; none where anything else is read."""
+    """The slices of each result of a sort; empty if anything else reads it."""
     found: dict[int, list[Instruction]] = {}
     for whole in users.get(sort, ()) if sort.shape.is_tuple else (sort,):
         number = whole.op.index if isinstance(whole.op, GetTupleElement) else 0
@@ -246,7 +247,7 @@ def _slices(sort: Instruction, users: dict[Instruction, list[Instruction]]) -> d
 
 
 def _keeps_types(sort: Instruction) -> bool:
-    """Whether results are declared as what the operands are, and have fixed sizes."""
+    """Whether the results have the declared shapes of the operands, and static sizes."""
     shapes = sort.shape.tuple_shapes_or_self
     return not sort.shape.is_dynamic and all(
         shape.without_layout() == operand.shape.without_layout()
@@ -259,7 +260,7 @@ def _is_negative(operand: Instruction) -> bool:
 
 
 def _comparator(sort: Instruction, operands: Sequence[int], negated: int | None, context: PassContext) -> Computation:
-    """The comparator of a sort of these operands alone; it negates what it is given of operand ``negated``."""
+    """The comparator for a sort of these operands only; it negates the elements of operand ``negated``."""
     old = sort.op_as(Sort).to_apply
     if negated is None and len(operands) == len(sort.operands):
         return old
@@ -277,7 +278,7 @@ def _comparator(sort: Instruction, operands: Sequence[int], negated: int | None,
 
 
 class _Cutting(ComputationCloner):
-    """A copy of a computation, in which single instructions are replaced, with fusions instead of sorts."""
+    """A copy of a computation with fusions in place of sorts and their slices."""
 
     def __init__(self, computation: Computation, wanted: Mapping[Instruction, _Wanted], context: PassContext) -> None:
         super().__init__(computation, context)
@@ -289,7 +290,7 @@ class _Cutting(ComputationCloner):
         """The new computation."""
         left_out = {part for w in self._wanted.values() for parts in w.slices.values() for part in parts}
         left_out |= {part.operands[0] for part in left_out}
-        # Instructions that nothing needs may read what is left out.
+        # Dead instructions may read slices that are left out, so they are not cloned.
         live = live_instructions(self._old)
         for old in self._old.instructions:
             if old in self._wanted:
@@ -322,7 +323,7 @@ class _Cutting(ComputationCloner):
                 self.substitute(part, self._sliced(few, part, dimension, wanted.start))
 
     def _permuted(self, x: Instruction, permutation: tuple[int, ...]) -> Instruction:
-        """An array with permuted dimensions; as a reshape where only those of size 1 move."""
+        """An array with permuted dimensions; a reshape if only dimensions of size 1 move."""
         sizes = x.shape.dimensions
         if permutation == tuple(sorted(permutation)):
             return x
@@ -332,7 +333,7 @@ class _Cutting(ComputationCloner):
         return self.add(Reshape(), x, like=x, shape=x.shape.with_dimensions([sizes[d] for d in permutation]))
 
     def _sliced(self, few: Instruction, part: Instruction, dimension: int, start: int) -> Instruction:
-        """What a slice of the whole takes, out of the few that begin at ``start``."""
+        """The slice ``part`` of the whole result, taken from the few elements that begin at index ``start``."""
         ranges = list(part.op_as(Slice).slice)
         cut = ranges[dimension]
         ranges[dimension] = SliceDimension(cut.start - start, cut.limit - start, cut.stride)
@@ -342,7 +343,7 @@ class _Cutting(ComputationCloner):
 
 
 def _body(wanted: _Wanted, given: Mapping[int, Instruction], context: PassContext) -> Computation:
-    """What a fusion computes: the rows of what is given sorted, and what is taken of them."""
+    """The computation of a fusion: sort the rows of its parameters, and slice the results."""
     builder = ComputationBuilder(context)
     parameters = {n: builder.parameter(position, x.shape) for position, (n, x) in enumerate(given.items())}
     shape = next(iter(given.values())).shape.without_layout()

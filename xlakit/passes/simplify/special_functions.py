@@ -1,8 +1,9 @@
-"""Special functions that programs spell out operation by operation, in fewer operations.
+"""Replaces special functions that programs spell out operation by operation by formulas with fewer operations.
 
 JAX and the converters of StableHLO have no operation for ``erfc`` and write formulas of Cephes in its place: each
-element is computed for all ranges, and one result is selected. The rules know such a formula by its coefficients.
-Unlike those of other tables they do not keep bits: the error of the function stays what it was, which a test measures.
+element is computed for all ranges, and one result is selected. The rules recognize such a formula by its coefficients.
+Unlike the rules of other tables they do not keep bits: the error bound of the function stays the same, which a test
+measures.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from xlakit.passes.core.rules import Rules
 SPECIAL_FUNCTIONS = Rules("special-functions")
 _rule = SPECIAL_FUNCTIONS.rule
 
-# x exp(x^2) erfc(x) as polynomials of 1/x^2 below and above 2, as Cephes' erfcf has them, from the constant upwards.
+# x exp(x^2) erfc(x) as polynomials of 1/x^2 below and above 2, as in Cephes' erfcf, the constant coefficient first.
 _CEPHES_BELOW_2: Final = (
     0.563825965, -0.274112701, 0.340488, -0.494451523, 0.621000469, -0.582473278, 0.368742466, -0.138703942, 0.0232682,
 )  # fmt: skip
@@ -47,9 +48,9 @@ _ERFC_TAIL: Final = (
 def erfc_of_two_ranges(x: Instruction, make: Rewriter) -> Instruction | None:
     """erfc by P(1/x^2) for |x| < 2 and Q(1/x^2) beyond -> erfc by R(1/(|x| + s)), for |x| >= 1.
 
-    That is a division and a polynomial less for each element; JAX's GELU takes 0.77 of the time. For |x| < 1, where the
-    root selects another formula, and for NaN results are the same bits; beyond, both differ from the exact ones by
-    what x^2 is rounded by, and by 4.6 units in the last place at most.
+    This saves a division and a polynomial for each element; JAX's GELU takes 0.77 of the time. For |x| < 1, where the
+    root selects another formula, and for NaN, results have the same bits; beyond, both formulas differ from the exact
+    value by the effect of rounding x^2, and by at most 4.6 units in the last place.
     """
     if x.shape.element_type is not PrimitiveType.F32:
         return None
@@ -80,7 +81,7 @@ def erfc_of_two_ranges(x: Instruction, make: Rewriter) -> Instruction | None:
 
 
 def _decay(product: Instruction, argument: Instruction, size: Instruction) -> Instruction | None:
-    """exp(-x^2) where ``product`` is that times 1/|x|, times Cephes' polynomials of 1/x^2; None otherwise."""
+    """The factor exp(-x^2) of ``product``, if that is exp(-x^2) * 1/|x| * Cephes' polynomials of 1/x^2; else None."""
     if not is_operation(product, Multiply) or not is_operation(product.operands[0], Multiply):
         return None
     (decay, inverse), polynomials = product.operands[0].operands, product.operands[1]
@@ -102,7 +103,7 @@ def _decay(product: Instruction, argument: Instruction, size: Instruction) -> In
 
 
 def _is_comparison(x: Instruction, bound: int) -> bool:
-    """Whether it is ``y < bound`` of F32."""
+    """Whether an instruction is ``y < bound`` of F32."""
     if not isinstance(x.op, Compare) or x.op.direction is not ComparisonDirection.LT:
         return False
     number = uniform(x.operands[1])
@@ -110,12 +111,12 @@ def _is_comparison(x: Instruction, bound: int) -> bool:
 
 
 def _is_inverse(x: Instruction, of: Instruction) -> bool:
-    """Whether it is 1 / ``of``."""
+    """Whether an instruction is 1 / ``of``."""
     return is_operation(x, Divide) and x.operands[1] is of and is_number(uniform(x.operands[0]), 1)
 
 
 def _variable(series: Instruction, coefficients: Sequence[float]) -> Instruction | None:
-    """What a polynomial with these coefficients of F32 is computed of, by Horner's rule; None if it is no such one."""
+    """The variable of a polynomial in Horner's form with these F32 coefficients; None if ``series`` is not that."""
     variable = None
     for number, coefficient in enumerate(coefficients[:-1]):
         if not is_operation(series, Add) or as_real(uniform(series.operands[1])) != float(np.float32(coefficient)):

@@ -1,7 +1,7 @@
-"""Pooling with large windows: several small windows, one after the other, instead of a large one.
+"""Replaces pooling with a large window by pooling with several small windows, one after the other.
 
 A window may combine its elements in any order and with any grouping. The result of the first small window is rounded to
-the element type, so that narrow floats are left alone where that matters.
+the element type, so sums and products of floats narrower than 32 bits are left alone.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ from xlakit.passes.simplify.reductions import is_identity
 WINDOWS = Rules("windows")
 _rule = WINDOWS.rule
 
-# Windows of so many elements are combined at once.
+# The largest window that is not split.
 _SMALL = knob("windows.small", 16, 0)
 
 
 def _moving(x: Instruction) -> list[int]:
-    """The dimensions along which the window of ``x`` is not just each element."""
+    """The dimensions along which the window of ``x`` is not trivial (of size 1, without stride and padding)."""
     return [n for n, d in enumerate(x.op_as(ReduceWindow).window.dimensions) if d != WindowDimension(1)]
 
 
 def _may_regroup(x: Instruction) -> bool:
-    """Whether the window of ``x`` is large, and combining combinations of its elements gives the same."""
+    """Whether the window of ``x`` is large, and its elements may be combined in groups first."""
     window = x.op_as(ReduceWindow).window
     if len(x.operands) != 2 or not one_type(x) or math.prod(d.size for d in window.dimensions) <= _SMALL.value:
         return False
@@ -55,7 +55,7 @@ def separate_window_dimensions(x: Instruction, make: Rewriter) -> Instruction | 
         return None
     op = x.op_as(ReduceWindow)
     window = op.window.dimensions
-    # What leaves the fewest elements to the second window comes first.
+    # The first window is the one that leaves the fewest elements to the second.
     first = max(axes, key=lambda n: (window[n].stride, window[n].size))
     still = WindowDimension(1)
     alone = Window(tuple(d if n == first else still for n, d in enumerate(window)))
@@ -73,10 +73,10 @@ def split_long_window(x: Instruction, make: Rewriter) -> Instruction | None:
     (axis,) = axes
     op = x.op_as(ReduceWindow)
     d, length = op.window.dimensions[axis], x.operands[0].shape.dimensions[axis]
-    # A window as long as the array is a running total, which has a kernel of its own.
+    # A window as long as the array may be a prefix sum, which has a kernel of its own.
     if d.base_dilation != 1 or d.size >= length:
         return None
-    # So many combinations for each element of the array: p for the first window, q / stride for the second.
+    # The cost in combinations for each element of the array: p for the first window, q / stride for the second.
     costs = [(p + d.size / p / d.stride, p) for p in range(2, d.size // 2 + 1) if d.size % p == 0]
     if not costs or min(costs)[0] > 0.6 * d.size / d.stride:
         return None
