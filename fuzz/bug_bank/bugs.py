@@ -207,8 +207,8 @@ BUGS: tuple[Bug, ...] = (
         (
             Edit(
                 "xlakit/passes/canonicalize/normalize_precision.py",
-                "    if op.can_call:\n        # Whatever its computation does",
-                "    if op.can_call and not op.is_pointwise:\n        # Whatever its computation does",
+                "    if op.can_call:\n        # Arguments of other",
+                "    if op.can_call and not op.is_pointwise:\n        # Arguments of other",
             ),
         ),
     ),
