@@ -16,19 +16,21 @@ from xlakit.execution.groups import Grid
 from xlakit.execution.program import Program
 from xlakit.execution.random_state import RandomState
 from xlakit.ir.instruction import Computation, HloModule, Instruction
-from xlakit.ir.operation import Op, Value
-from xlakit.ir.traits import Elementwise, Expensive
+from xlakit.ir.operation import Array, Op, Value
+from xlakit.ir.traits import DataMovement, Elementwise, Expensive
 from xlakit.ops.convolution import Convolution
 from xlakit.ops.data import Constant, Copy, GetTupleElement, Iota, Tuple
 from xlakit.ops.dot import Dot
 from xlakit.ops.dynamic import DynamicSlice, DynamicUpdateSlice
 from xlakit.ops.elementwise.convert import BitcastConvert
+from xlakit.ops.elementwise.select import Select
 from xlakit.ops.gather import Gather
 from xlakit.ops.movement import Broadcast, Concatenate, Pad, Reshape, Reverse, Slice, Transpose
 from xlakit.ops.reduction import Map, Reduce, applied_op
 from xlakit.ops.scatter import Scatter
 from xlakit.ops.sort import Sort
 from xlakit.ops.windows import ReduceWindow, SelectAndScatter
+from xlakit.options import current
 from xlakit.passes.core.matching import literal
 from xlakit.passes.core.rewriter import ANY, Rewriter
 from xlakit.passes.core.rules import Rules
@@ -46,6 +48,14 @@ _FOLDED = (
 
 # Operations for which NumPy has functions of whole arrays, which are fast enough for large ones.
 _FOLDED_IF_LARGE = (Elementwise, BitcastConvert, Reshape, Reverse, Slice, Transpose, Reduce)
+
+# The smallest normal numbers of F32 and F64.
+_SMALLEST = (2.0**-126, 2.0**-1022)
+# Operations whose results have elements of the operands as they are.
+_MOVES = (
+    *(DataMovement, BitcastConvert, GetTupleElement, Concatenate, Pad, Select),
+    *(DynamicSlice, DynamicUpdateSlice, Gather),
+)
 
 # No operation that is folded draws random numbers.
 _NO_RANDOM = RandomState()
@@ -98,6 +108,9 @@ def fold(x: Instruction, make: Rewriter) -> Instruction | None:
     except XlakitError:
         # The program raises the error when it runs.
         return None
+    # NumPy keeps subnormal numbers, which the program takes for zero where it computes with them.
+    if current().flush_subnormals and not isinstance(x.op, _MOVES) and _any_subnormal(x, value):
+        return None
     return _constant(value, x.shape.without_layout(), make)
 
 
@@ -122,6 +135,29 @@ def _is_known(x: Instruction) -> bool:
     if isinstance(x.op, Broadcast):
         x = x.operands[0]
     return isinstance(x.op, (Constant, Iota))
+
+
+def _any_subnormal(x: Instruction, value: Value) -> bool:
+    """Whether an operand of a folded operation, or its result, has a number that is too small to be normal."""
+    arrays: list[Value] = [value]
+    for operand in x.operands:
+        known = operand.operands[0] if isinstance(operand.op, Broadcast) else operand
+        arrays.append(literal(known))
+    while arrays:
+        array = arrays.pop()
+        if isinstance(array, tuple):
+            arrays += array
+        elif isinstance(array, np.ndarray) and array.dtype.kind not in "biu" and _has_subnormal(array):
+            return True
+    return False
+
+
+def _has_subnormal(array: Array) -> bool:
+    if array.dtype.kind == "c":
+        return _has_subnormal(np.real(array)) or _has_subnormal(np.imag(array))
+    # All narrower floats are calculated in F32, in which most of their own subnormal numbers are normal.
+    magnitudes, smallest = np.abs(array.astype(np.float64)), _SMALLEST[array.dtype == np.float64]
+    return bool(((magnitudes > 0) & (magnitudes < smallest)).any())
 
 
 def _elements(shape: Shape) -> int:
