@@ -1,1 +1,1 @@
-"""From nodes to LLVM: scalar and vector emission, guards, non-temporal stores, cancellation checks."""
+"""Emission of nodes as LLVM IR: scalars and vectors, guards, non-temporal stores, cancellation checks."""

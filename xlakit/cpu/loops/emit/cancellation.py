@@ -1,7 +1,7 @@
-"""Long loops of one task, cut into strips: before each, the thread asks whether the program is to go on.
+"""Divides the long loop of a task into strips; before each strip, the thread checks whether the program is canceled.
 
-Between tasks the thread pool asks (``runtime/pool.py``). What cannot be cut into tasks, because each iteration needs
-the one before, would otherwise not react to Ctrl-C before its end.
+Between tasks, the thread pool does so (``runtime/pool.py``). A loop that cannot be divided into tasks, because each
+iteration needs the one before, would otherwise not react to Ctrl-C before its end.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _STRIP_NANOSECONDS = knob("cancellation.strip_nanoseconds", 5_000_000.0, 1.0, 10
 
 
 def iterations_between(cost: float) -> int:
-    """How many iterations come between two cancellation checks, for the cost of one in nanoseconds; a power of two."""
+    """The number of iterations between two checks, a power of two; ``cost`` is of one iteration, in nanoseconds."""
     return 1 << max(1, int(_STRIP_NANOSECONDS.value / max(cost, 0.01))).bit_length() - 1
 
 
@@ -27,9 +27,9 @@ def in_strips(
     running: Sequence[Value],
     body: Callable[[Value, Value, Sequence[Value]], Sequence[Value] | None],
 ) -> Sequence[Value]:
-    """A loop in strips of so many iterations; ``body`` writes the one between two bounds, and gives what runs on.
+    """Write a loop in strips of ``iterations``; ``body`` writes the loop between two bounds, and gives its values.
 
-    Once the program is canceled the rest is left out: its results are thrown away.
+    Once the program is canceled, the remaining strips are skipped: the results are discarded.
     """
     begin, end = (fn.i64(n) if isinstance(n, int) else n for n in bounds)
     fn.module.declare("xlakit_is_cancelled", I64, [])

@@ -1,6 +1,6 @@
-"""From nodes to code: each node is computed once, in the outermost loop where it can be.
+"""Writes nodes as code: each node is computed once, in the outermost loop in which it can be.
 
-Whether a node becomes a scalar or a vector is decided by :mod:`xlakit.cpu.loops.emit.iterations`.
+:mod:`xlakit.cpu.loops.emit.iterations` decides whether the value of a node is a scalar or a vector.
 """
 
 from __future__ import annotations
@@ -45,26 +45,26 @@ from xlakit.ops.elementwise.binary import Add, Multiply
 from xlakit.ops.reduction import applied_op
 from xlakit.options import knob
 
-# Where little is computed, a loop of so many iterations is not worth becoming vectors.
+# In code that calls math functions, reductions of at most this many iterations are not offered to LLVM's vectorizer.
 _FEW_ITERATIONS = knob("emitter.few_iterations", 64, 0)
-# A reduction waits for its last step; with four of them under way the processor does not.
+# Each step of a reduction waits for the one before; four interleaved ones keep the processor busy.
 INTERLEAVED = ('"llvm.loop.interleave.count", i32 4',)
 _FUSED_KINDS = frozenset({PrimitiveType.F32, PrimitiveType.F64})
 
 
 class Redirection(NamedTuple):
-    """Where elements of an array go for a while: its element ``first`` is the first one of ``buffer``."""
+    """The buffer that elements of an array are written to for a while: it begins with element ``first``."""
 
     buffer: Value
     first: Value
 
 
 class Emitter:
-    """Writes nodes into a function. ``arrays`` are the pointers that loads are numbered by.
+    """Writes nodes into a function. ``arrays`` are the pointers that loads refer to by number.
 
-    redirected: the arrays that are written to a buffer first, with the buffer. has_non_temporal_stores: whether
-    the function has some, so that it needs a fence at its end. lanes: the least number of lanes of vectors in innermost
-    loops; 1 if vectors are left to LLVM.
+    redirected: the arrays that are written to a buffer first, with the buffer. has_non_temporal_stores: whether the
+    function has such stores, so that it needs a fence at its end. lanes: the least number of lanes of vectors in
+    innermost loops; 1 if LLVM is to vectorize the loops.
     """
 
     def __init__(self, fn: Function, arrays: Sequence[Value]) -> None:
@@ -73,7 +73,8 @@ class Emitter:
         self.redirected: dict[int, Redirection] = {}
         self.has_non_temporal_stores = False
         self.lanes = 1
-        # Whether conditions only choose, and addresses of loads are clamped to the arrays; None under no condition.
+        # Whether conditions become selects, with addresses of loads clamped, or branches; None outside of conditions.
+        # conditions.
         self._chooses: bool | None = None
         # Whether nodes are emitted as scalars or as vectors now.
         self._iterations: Iterations = ONE_ITERATION
@@ -83,7 +84,7 @@ class Emitter:
 
     @contextmanager
     def scope(self) -> Generator[None]:
-        """Forget at the end the values that are computed inside, such as those of a loop or a branch."""
+        """Forget at the end the values that are computed in the block, such as those of a loop or a branch."""
         self._scopes.append({})
         yield
         self._scopes.pop()
@@ -93,7 +94,7 @@ class Emitter:
         self._scopes[-1][key] = value
 
     def bind_group(self, group: Group, index: Value) -> None:
-        """Set the variables of a merged loop: the minor one is the index, the others are 0, as they are contiguous."""
+        """Set the variables of a merged loop: the minor one to the index, the others to 0, as they are contiguous."""
         for variable in group.variables[:-1]:
             self.bind(variable, self.fn.i64(0))
         self.bind(group.variables[-1], index)
@@ -118,7 +119,7 @@ class Emitter:
     def in_lanes(self, variable: Variable, width: int, stored: int = 0) -> Generator[None]:
         """Emit ``width`` iterations of the loop of a variable at once: nodes that depend on it are vectors inside.
 
-        stored: how many of the first ones have stored their results before, and are not to do so again.
+        stored: the number of the first iterations whose results have been stored before, and are not stored again.
         """
         with self.scope():
             self._iterations = VectorIterations(variable, width, stored)
@@ -127,16 +128,16 @@ class Emitter:
 
     @property
     def width(self) -> int:
-        """How many iterations are emitted at once: the lanes of vectors, or 1."""
+        """The number of iterations that are emitted at once: the lanes of vectors, or 1."""
         return self._iterations.width
 
     @property
     def stored(self) -> int:
-        """How many of the first iterations that are emitted at once have stored their results before."""
+        """The number of first iterations, of those emitted at once, whose results have been stored before."""
         return self._iterations.stored
 
     def lane_values(self, node: Node) -> Scalar:
-        """The value of a node for each iteration that is emitted: in vectors, for each lane."""
+        """The value of a node for each iteration that is emitted; a vector with all lanes if several are."""
         return self._iterations.everywhere(self, node)
 
     def _operand(self, node: Node, operand: Node) -> Scalar:
@@ -156,7 +157,7 @@ class Emitter:
         return self.fn.splat(one, width)
 
     def index(self, affine: Affine) -> Value:
-        """The value of an index; in vectors, that of the first lane."""
+        """The value of an index; in vectors, the value of the first lane."""
         found = self._find(affine)
         if found is not None:
             return found
@@ -183,12 +184,12 @@ class Emitter:
         return self.arrays[array], self.index(offset)
 
     def write_address(self, array: int, offset: Affine) -> tuple[Value, Value]:
-        """As :meth:`address` for an element that is written, which is in a buffer if the array is redirected."""
+        """As :meth:`address`, for an element that is written: it is in the buffer if the array is redirected."""
         target = self.redirected.get(array)
         return self.address(array, offset) if target is None else (target.buffer, self.index(offset) - target.first)
 
     def anchor(self, array: int, kind: PrimitiveType, offset: Affine, group: Group) -> None:
-        """Compute the part of an element's address that does not depend on a loop, whose iterations count elements."""
+        """Compute, before a loop that counts elements, the part of an element's address that is the same in it."""
         rest = Affine(tuple(term for term in offset.terms if term[0] not in group.variables), offset.constant)
         base = self.fn.at(self.arrays[array], element_type(kind), self.index(rest))
         self.bind((array, offset), (base, group.variables[-1]))
@@ -280,7 +281,7 @@ class Emitter:
         condition = self.within(node.bounds)
         if condition is None:
             return self._operand(node, node.inside)
-        # Only what reads memory must not be computed where it does not apply.
+        # Only nodes that read memory must not be computed where their condition does not hold.
         if self._chooses or not (reads(node.inside) or reads(node.outside)):
             return select(self.fn, condition, self._operand(node, node.inside), self._operand(node, node.outside))
         if self._chooses is None:
@@ -291,7 +292,7 @@ class Emitter:
         """The outermost condition: decides whether it and all conditions below it become branches or selects."""
         self._chooses = is_better_chosen(node, self.width)
         if self._chooses:
-            # Elsewhere a load that is clamped to its array may be a plain one.
+            # Outside of this scope, a load that is clamped here may be a plain one.
             with self.scope():
                 found = select(self.fn, condition, self._operand(node, node.inside), self._operand(node, node.outside))
         else:
@@ -305,10 +306,10 @@ class Emitter:
         )
 
     def _clamped_address(self, node: Load, width: int) -> tuple[Value, Value]:
-        """The address of a load that may be out of bounds, clamped into the array; the value is not selected then."""
+        """The address of a load that may be out of bounds, clamped to the array; its value is not selected then."""
         low, high = node.offset.bounds
-        # The bounds hold where the load applies. Elsewhere variables and clamped indices are within theirs, too, but an
-        # index that is divided may be negative there, and its quotient is then far beyond the extent that it has.
+        # The bounds hold where the load's condition does. Elsewhere variables and clamped indices are within their
+        # bounds too, but an index that is divided may be negative, and its quotient is then far beyond its extent.
         is_bounded = not any(isinstance(a, Opaque) and isinstance(a.node, Divided) for a, _ in node.offset.terms)
         if node.count is None or (is_bounded and low >= 0 and high + width <= node.count):
             return self.address(node.array, node.offset)
@@ -335,7 +336,7 @@ class Emitter:
         return found
 
     def reduced(self, reduction: Reduction, initial: list[Scalar], *, unrolled: bool) -> list[Scalar]:
-        """The result of a reduction, whose loops are all emitted here."""
+        """The results of a reduction, all of whose loops are emitted here."""
         bounds = reduction.bounds if isinstance(reduction, GuardedReduction) else ()
         if all(variable.extent for variable in reduction.over):
             self._hoist_bounds(bounds, self.bound_variables())
@@ -351,7 +352,7 @@ class Emitter:
         ]
 
     def bound_variables(self) -> set[Variable]:
-        """The variables of all loops around what is emitted."""
+        """The variables of all loops that are open."""
         return {key for scope in self._scopes for key in scope if isinstance(key, Variable)}
 
     def _unrolled(
@@ -409,7 +410,7 @@ class Emitter:
         return regrouped(self.fn.if_else(condition, inside, lambda: [v for r in running for v in parts(r)]), shapes)
 
     def combined(self, computation: Computation, running: list[Scalar], values: list[Scalar]) -> list[Scalar]:
-        """One step of a reduction. Floats are not rounded to narrow types between the steps, and may reassociate."""
+        """One step of a reduction. Sums and products may reassociate, and narrow floats are not rounded in between."""
         op = applied_op(computation)
         kind = computation.parameters[0].shape.element_type
         if op is not None and not kind.is_complex:
@@ -454,14 +455,15 @@ class Emitter:
                 stack.extend(unconditional(node))
 
     def _hoist_bounds(self, bounds: Iterable[Bound], known: set[Variable]) -> None:
-        """Emit here what each iteration would compute again to know whether its indices are within bounds."""
+        """Emit, before a loop, the computed parts of indices whose bounds its iterations check."""
         self.hoist((atom.node for index, *_ in bounds for atom, _ in index.terms if isinstance(atom, Opaque)), known)
 
 
 def _fused(node: Apply) -> tuple[Node, Node, Node] | None:
-    """Two factors and a constant that is added to their product: what a polynomial is made of.
+    """Two factors and a constant addend, as in the steps of a polynomial; None for other nodes.
 
-    Where the processor can, that is one operation, rounded once. Other sums may count on equal products to cancel.
+    They become one operation, rounded once, on processors that have it. Other sums stay as they are, because they may
+    rely on equal products to cancel.
     """
     if not isinstance(node.op, Add) or node.kind not in _FUSED_KINDS:
         return None
@@ -473,7 +475,7 @@ def _fused(node: Apply) -> tuple[Node, Node, Node] | None:
 
 
 def regrouped(values: Sequence[Value], shapes: Sequence[int]) -> list[Scalar]:
-    """The scalars that values make up, ``shapes`` saying how many values each has."""
+    """Values grouped to scalars; ``shapes`` has the number of values of each scalar."""
     found: list[Scalar] = []
     position = 0
     for count in shapes:

@@ -1,7 +1,7 @@
-"""Elements that are read at computed indices: a strip of the loop prefetches them before it reads them.
+"""Prefetches elements that are read at computed indices: a strip of the loop prefetches them before it reads them.
 
-Out-of-order execution overlaps the misses of as many iterations as are in its window: where they compute much, of a few
-only. A prefetch does not wait at all.
+Out-of-order execution overlaps the misses of the iterations in its window, which are few if an iteration computes much.
+A prefetch never waits.
 """
 
 from __future__ import annotations
@@ -24,23 +24,23 @@ if TYPE_CHECKING:
     from xlakit.cpu.loops.emit.levels import Level
     from xlakit.cpu.loops.ir.space import Group
 
-# Iterations of a strip: what they ask for stays in the first cache until it is read.
+# The iterations of a strip: the elements that they prefetch stay in the first-level cache until they are read.
 _ITERATIONS = knob("gather_prefetch.iterations", 64, 8)
-# Of smaller arrays most is in the second cache, or soon will be.
+# Most of a smaller array is in the second-level cache, or soon will be.
 _FAR_BYTES = knob("gather_prefetch.far_bytes", lambda: 2 * machine.current().l2, 0, tries=(0, 1 << 62))
-# Of iterations that take less the window has so many that prefetches are only more work.
+# If iterations take less, so many are in the window that prefetches would only add work.
 _LEAST_CYCLES = knob("gather_prefetch.least_cycles", 4.0, 0.0, tries=(0.0, 1e9))
-# Indices are computed twice, which must cost little against the wait for memory.
+# Indices are computed twice, which must cost little compared to the wait for memory.
 _MOST_NANOSECONDS = knob("gather_prefetch.most_nanoseconds", 4.0, 100.0)
 
 
 @contextmanager
 def strips(emitter: Emitter, level: Level, nodes: Sequence[Node]) -> Generator[Level]:
-    """The innermost loop, or strips of it: the scattered elements that a strip reads are prefetched before it."""
+    """The innermost loop, or a strip of it before which the scattered elements that it reads are prefetched."""
     if element_cost(nodes) < cost_model().cycles(_LEAST_CYCLES.value):
         yield level
         return
-    # Where a short loop is written out inside, what depends on that is not known yet.
+    # Nodes that depend on a short loop that is unrolled inside have no value yet.
     far = [n for n in _gathered_loads(nodes, level.group) if emitter.is_open(n.variables - set(level.group.variables))]
     if not far or element_cost(nodes) < cost_model().cycles(_LEAST_CYCLES.value) * min(map(_gathered_at_once, far)):
         yield level
@@ -59,7 +59,7 @@ def strips(emitter: Emitter, level: Level, nodes: Sequence[Node]) -> Generator[L
 
 
 def _gathered_at_once(node: Load) -> int:
-    """How many elements an instruction reads: the window has the misses of so many times more iterations."""
+    """The elements that an instruction reads: the window overlaps the misses of this many times more iterations."""
     return max(1, target.vector_bytes() // node.kind.byte_width) if target.processor().gathers else 1
 
 
@@ -72,7 +72,7 @@ def _variables(atom: Variable | Opaque) -> frozenset[Variable]:
 
 
 def _gathered_loads(nodes: Sequence[Node], group: Group) -> list[Load]:
-    """The loads that every iteration of a loop does, each somewhere else in a large array."""
+    """The loads that every iteration of a loop executes, each at scattered elements of a large array."""
     own = set(group.variables)
     found: dict[Load, None] = {}
     stack, seen = list(nodes), set[Node]()
@@ -83,7 +83,7 @@ def _gathered_loads(nodes: Sequence[Node], group: Group) -> list[Load]:
         seen.add(node)
         stack.extend(unconditional(node))
         if isinstance(node, Load):
-            # What this loop reads lies between these; loops around it go on from there.
+            # This loop's reads are between these bounds; the outer loops move the bounds.
             moving = [(a, n) for a, n in node.offset.terms if _variables(a) & own]
             low, high = Affine(tuple(moving)).bounds
             indices = [a.node for a, _ in moving if isinstance(a, Opaque)]

@@ -1,11 +1,11 @@
-"""Whether what lies under conditions is written as branches, or computed in any case and then chosen.
+"""Decides whether values under conditions are computed in branches, or all computed and then selected.
 
-A branch forgets at its end what was computed in it, and another branch that needs the same computes it again. In a
-chain of concatenations, each branch of one has all branches of the one before it:
+At its end a branch forgets the values computed in it, and another branch that needs the same values computes them
+again. In a chain of concatenations, each branch of one contains all branches of the one before it:
 
     y(i) = i < k ? x(i + a) : x(i - b)    z(i) = i < k ? y(i + a) : y(i - b)    z: x(i + 2a), x(i), x(i), x(i - 2b)
 
-Where that makes much more code than there are nodes, both sides are computed, each node once, and loads are clamped to
+If this makes much more code than there are nodes, both sides are computed, each node once, and loads are clamped to
 their arrays.
 """
 

@@ -1,8 +1,8 @@
-"""What the value of a node is while code is emitted: a scalar of one iteration, or a vector of several.
+"""The form of a node's value while code is emitted: a scalar of one iteration, or a vector of several.
 
-An :class:`xlakit.cpu.loops.emit.emitter.Emitter` walks nodes in one way only, and asks one of these two emitters of
-values wherever the two kinds of code differ. In vectors, a node that does not depend on the loop's variable stays a
-scalar until a node that does depend on it reads it; then it is spread to all lanes::
+An :class:`xlakit.cpu.loops.emit.emitter.Emitter` walks nodes in the same way for both, and asks one of the two classes
+wherever the code differs. In vectors, a node that does not depend on the loop's variable stays a scalar until a node
+that does depend on it reads it; then it is spread to all lanes::
 
     a[i] * b + i        OneIteration       VectorIterations(i, 4)
     a[i]                one element        <a[i], a[i+1], a[i+2], a[i+3]>
@@ -39,16 +39,16 @@ class Iterations(Protocol):
 
     @property
     def width(self) -> int:
-        """How many they are: the number of lanes, or 1."""
+        """The number of iterations: the lanes of vectors, or 1."""
         ...
 
     @property
     def stored(self) -> int:
-        """How many of the first ones have stored their results before."""
+        """The number of first iterations whose results have been stored before."""
         ...
 
     def width_of(self, node: Node) -> int:
-        """How many elements the value of a node has: ``width`` if it differs between the iterations, else 1."""
+        """The number of elements of a node's value: ``width`` if it differs between the iterations, else 1."""
         ...
 
     def everywhere(self, values: Values, node: Node) -> Scalar:
@@ -60,7 +60,7 @@ class Iterations(Protocol):
         ...
 
     def position(self, fn: Function, node: Position, first: Value) -> Value:
-        """The value of an index, given that of the first iteration."""
+        """The value of an index, given its value in the first iteration."""
         ...
 
     def check(self, node: Apply, made: Scalar) -> None:
@@ -91,7 +91,7 @@ class OneIteration:
         return first
 
     def check(self, node: Apply, made: Scalar) -> None:
-        """Nothing to check: LLVM's types do."""
+        """Nothing: LLVM's types are checked anyway."""
 
 
 class VectorIterations:
@@ -115,7 +115,7 @@ class VectorIterations:
         return self.everywhere(values, operand) if self.variable in node.variables else values.value(operand)
 
     def position(self, fn: Function, node: Position, first: Value) -> Value:
-        """The indices of the lanes, from that of the first."""
+        """The indices of the lanes, from the index of the first lane."""
         if self.variable not in node.variables:
             return first
         step = node.index.factor_of(self.variable)
@@ -124,7 +124,7 @@ class VectorIterations:
     def check(self, node: Apply, made: Scalar) -> None:
         """Raise InternalError if a vector has another number of lanes."""
         if self.variable in node.variables and any(part.type.lanes != self.width for part in parts(made)):
-            # Stored, it would leave the elements of all lanes but the first as they were.
+            # To store such a vector would leave the elements of other lanes unchanged.
             raise InternalError(f"{node.op.opcode} gives no vector of {self.width} lanes")
 
 

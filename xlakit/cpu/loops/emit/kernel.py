@@ -1,7 +1,8 @@
 """Kernels: one fused computation as a function over a range of tasks.
 
-A kernel is ``void(ptr table, i64 begin, i64 end)``: the table points at its arrays, inputs first, and the range is its
-share of the tasks. Tasks write different elements, so that any number of threads gives the same result.
+A kernel is ``void(ptr table, i64 begin, i64 end)``: the table has pointers to its arrays, inputs first, and the range
+is the call's share of the tasks. Tasks write different elements, so the result does not depend on the number of
+threads.
 """
 
 from __future__ import annotations
@@ -28,22 +29,22 @@ from xlakit.cpu.scalars.memory import from_parts, parts
 from xlakit.dataclass import dataclass
 from xlakit.options import knob, times
 
-# Where an iteration is a long chain of dependent operations, two iterations side by side keep the processor busy.
+# If an iteration is a long chain of dependent operations, two interleaved iterations keep the processor busy.
 _LONG_CHAIN = knob("kernel.long_chain", 2.0, 0.0, 100.0, tries=(0.0, 100.0))
 DOUBLED = ('"llvm.loop.interleave.count", i32 2',)
-# A task should take about so many nanoseconds: long against handing it over, short against what there is to share.
+# The wanted time of a task: long compared to its hand-over to a thread, short compared to the work to be shared.
 TASK_NANOSECONDS = knob(
     "kernel.task_nanoseconds", lambda: 2 * machine.current().wake_nanoseconds, 50.0, 1e9, tries=(times(0.25), times(4))
 )
-# Next to a phase that takes longer, a call costs nothing.
+# For a phase that takes longer than this, the time of a call does not matter.
 _CALLED_NANOSECONDS = knob("kernel.called_nanoseconds", 2_000.0, 0.0, 1e9)
 
 
 @dataclass(frozen=True, slots=True)
 class Phase:
-    """One parallel step of a kernel: its function, how many tasks it has, what they all cost in nanoseconds.
+    """One parallel step of a kernel: its function, its number of tasks, and the cost of all tasks in nanoseconds.
 
-    grain: how many tasks a thread takes at a time, where tuning has chosen that; 0 where one thread takes all.
+    grain: the number of tasks that a thread takes at a time, if tuning has chosen it; 0 if one thread takes all.
     """
 
     function: str
@@ -54,9 +55,9 @@ class Phase:
 
 @dataclass(frozen=True, slots=True)
 class Kernel:
-    """The phases of a kernel. Its table has the operands' arrays, the results', and scratch if it wants some.
+    """The phases of a kernel. Its table has the arrays of operands and results, and scratch memory if it needs some.
 
-    updates: results that are an operand changed in place, by the numbers of their arrays.
+    updates: the results that are operands changed in place: their numbers, with the numbers of the operands.
     """
 
     phases: tuple[Phase, ...]
@@ -90,14 +91,14 @@ def task_function(module: Module, name: str, arrays: int) -> Generator[TaskFunct
 
 
 def finish(emitter: Emitter) -> None:
-    """End a function: what it wrote past the caches is seen by the functions after it."""
+    """End a function, with a fence after non-temporal stores, so that functions after it see them."""
     if emitter.has_non_temporal_stores:
         fence(emitter.fn)
     emitter.fn.ret()
 
 
 def joined(module: Module, name: str, phases: Sequence[Phase]) -> Phase:
-    """Phases that do not need each other as one: its tasks are those of all of them."""
+    """One phase for several that do not depend on one another: its tasks are the tasks of all of them."""
     if len(phases) == 1:
         return phases[0]
     fn = kernel_function(module, name)
@@ -121,12 +122,12 @@ def store_all(emitter: Emitter, outputs: Sequence[Output]) -> None:
     values = [(o, emitter.lane_values(o.node), emitter.write_address(o.array, o.offset)) for o in outputs]
     for output, scalar, (base, index) in values:
         for first, some in _unstored(emitter, scalar):
-            # What a node gives is an element of its type.
+            # The value of a node is rounded to its type.
             store(emitter.fn, output.kind, some, base, index + first if first else index, is_rounded=True)
 
 
 def _unstored(emitter: Emitter, scalar: Scalar) -> list[tuple[int, Scalar]]:
-    """The lanes of a vector that are to be stored, in vectors of powers of two, each with the number of its first."""
+    """The lanes of a vector to be stored, in vectors of powers of two, each with the number of its first lane."""
     first, width, fn = emitter.stored, emitter.width, emitter.fn
     if not first:
         return [(0, scalar)]
@@ -141,12 +142,12 @@ def _unstored(emitter: Emitter, scalar: Scalar) -> list[tuple[int, Scalar]]:
 
 
 def hints_for(nodes: Sequence[Node]) -> Sequence[str]:
-    """What LLVM should know about an innermost loop that computes the nodes."""
+    """The loop hints for LLVM, for an innermost loop that computes the nodes."""
     return DOUBLED if element_cost(nodes) > _LONG_CHAIN.value else ()
 
 
 def side_by_side(hints: Sequence[str]) -> int:
-    """How many iterations of vectors hints want to be under way at once."""
+    """The number of vector iterations that hints ask to interleave."""
     return 4 if hints is INTERLEAVED else 2 if hints is DOUBLED else 1
 
 
@@ -159,11 +160,11 @@ def nest(
     *,
     independent: bool = True,
 ) -> None:
-    """Write loops, outer to inner; what does not change in one is computed before it.
+    """Write loops, outermost first; before each loop, the nodes that do not change in it are computed.
 
-    outputs: what the body stores, where each iteration of the innermost loop stores each of them once. independent:
-    whether no iteration of the innermost loop reads what another one writes; not where the body keeps something in
-    memory that all iterations use.
+    outputs: the elements that the body stores, if each iteration of the innermost loop stores each of them once.
+    independent: whether no iteration of the innermost loop reads what another one writes; False if the body keeps
+    values in memory that all iterations use.
     """
     if not levels:
         body()
@@ -171,7 +172,7 @@ def nest(
     level, *inner = levels
     if inner:
         with _opened(emitter, level):
-            # Loops outside of this nest count, too: those over the tasks of a kernel are.
+            # The loops around this nest count too, such as the loop over the tasks of a kernel.
             emitter.hoist(nodes, emitter.bound_variables())
             nest(emitter, inner, nodes, body, outputs, independent=independent)
         return
@@ -184,7 +185,7 @@ def nest(
 
 
 def write_all_iterations(emitter: Emitter, level: Level, nodes: Sequence[Node], outputs: Sequence[Output]) -> None:
-    """An innermost loop in vectors, each iteration of which computes and stores one element of each output."""
+    """Write an innermost loop in vectors: each iteration computes and stores one element of each output."""
 
     def iteration(running: Sequence[Scalar]) -> Sequence[Scalar]:
         store_all(emitter, outputs)
@@ -203,7 +204,7 @@ def _opened(emitter: Emitter, level: Level, hints: Sequence[str] = (), *, indepe
 
 @dataclass(frozen=True, slots=True)
 class Split:
-    """How a nest is cut into tasks: the outer groups whole, and perhaps the next one in blocks."""
+    """The division of a nest into tasks: over the outer groups, and possibly over blocks of the next group."""
 
     outer: tuple[Group, ...]
     inner: tuple[Group, ...]
@@ -212,7 +213,7 @@ class Split:
 
     @staticmethod
     def of(groups: Sequence[Group], cost: float) -> Split:
-        """Cut so that a task takes about as long as it should, where an iteration of the nest costs ``cost``."""
+        """Divide a nest, an iteration of which costs ``cost``, so that a task takes about the wanted time."""
         wanted = max(64.0, TASK_NANOSECONDS.value / cost)
         outer: list[Group] = []
         rest = list(groups)
@@ -224,7 +225,7 @@ class Split:
         count = math.prod(g.extent for g in outer)
         if rest and left > 2 * wanted and rest[0].extent > 1:
             each = left // rest[0].extent
-            # Whole cache lines, whatever the element.
+            # Blocks are whole cache lines, whatever the element type.
             block = max(1, int(wanted // each))
             block = block if block < 64 else _even_block(block // 64, rest[0].extent) * 64
             if block < rest[0].extent:
@@ -237,7 +238,7 @@ class Split:
     def tasks(
         self, fn: Function, emitter: Emitter, begin: Value, end: Value, nodes: Sequence[Node]
     ) -> Generator[list[Level]]:
-        """The loop over tasks; gives the loops that are left inside one."""
+        """Write the loop over tasks; gives the loops that are left inside a task."""
         if self.count == 1:
             yield [Level(g, 0, g.extent) for g in self.inner]
             return
@@ -262,6 +263,6 @@ class Split:
 
 
 def _even_block(wanted: int, extent: int) -> int:
-    """About so many cache lines of 64 elements, and a number that divides an extent where there is one."""
+    """About the wanted number of blocks of 64 elements, such that the extent is divided evenly if possible."""
     near = (n for step in range(wanted // 3 + 1) for n in (wanted + step, wanted - step) if n > 0)
     return next((n for n in near if extent % (64 * n) == 0), wanted)

@@ -1,7 +1,7 @@
-"""Innermost loops in vectors: several iterations are written as one, each value a vector with a lane for each of them.
+"""Innermost loops in vectors: several iterations are emitted as one, each value a vector with a lane for each of them.
 
-Most loops over elements are plain enough for that: they read and write neighbors, and compute without branches. LLVM
-would make the same vectors of them, for more time than all else that it does for a function.
+Most loops over elements are simple enough: they read and write neighbors, and compute without branches. LLVM would
+vectorize them in the same way, but takes more time for it than for the rest of a function.
 """
 
 from __future__ import annotations
@@ -44,14 +44,14 @@ if TYPE_CHECKING:
     from xlakit.cpu.loops.ir.reducer import Reducer
     from xlakit.cpu.loops.ir.space import Group
 
-# One iteration of a loop: what it stores, and what it makes of the running values of reductions.
+# Writes one iteration of a loop: it stores outputs, and gives the next running values of reductions.
 Body = Callable[[Sequence[Scalar]], Sequence[Scalar]]
 
-# What processors do to one element at a time, or with a call.
+# Operations that processors execute for one element at a time, or by a call.
 _ALONE = (StochasticConvert, Mulhi)
 _ALONE_OF_INTEGERS = (Power,)
 _DIVISIONS = (Divide, Remainder)
-# Fewer iterations than this are not worth a vector of their own at the end of a loop.
+# Fewer iterations than this do not pay for a vector of their own at the end of a loop.
 LEAST_LANES = 4
 _ALONE_OF_COMPLEX = (BitcastConvert, StochasticConvert)
 
@@ -60,7 +60,7 @@ _ALONE_OF_COMPLEX = (BitcastConvert, StochasticConvert)
 
 
 def lanes_of(group: Group, nodes: Sequence[Node], outputs: Sequence[Output], reducers: Sequence[Reducer] = ()) -> int:
-    """How many lanes the vectors of a loop should have that computes nodes and stores outputs; 1 where it has none."""
+    """The lanes of the vectors of a loop that computes nodes and stores outputs; 1 if it has no vectors."""
     if is_plain("llvm"):
         return 1
     lane = group.variables[-1]
@@ -73,23 +73,23 @@ def lanes_of(group: Group, nodes: Sequence[Node], outputs: Sequence[Output], red
     if not all(_is_along(o.offset, group) for o in outputs) or not all(_reduces_by_lanes(f) for f in reducers):
         return 1
     kinds = {o.kind for o in outputs} | {k for f in reducers for k in f.kinds}
-    # Registers are filled with what stands in memory, and at most two of them with what that is computed in.
+    # A vector of elements as in memory fits one register, and a vector of elements as computed fits two.
     kinds |= {n.kind for n in varying if isinstance(n, Load)}
     if not kinds:
         return 1
-    # Small integers are divided in F32, of which two registers should do.
+    # Small integers are divided as F32, in at most two registers, as BF16 is.
     kinds |= {PrimitiveType.BF16 for n in varying if isinstance(n, Apply) and isinstance(n.op, _DIVISIONS)}
-    # Only sums and products of C64 are not computed in F64.
+    # Operations on C64 other than sums and products are computed in F64.
     kinds |= {PrimitiveType.C128 for n in varying if isinstance(n, Apply) and _is_wide(n)}
     lanes = vector_bytes() // max(max(memory_type(k).bytes, register_type(k).bytes // 2) for k in kinds)
-    # Of short loops half a register, or a quarter, is filled.
+    # The vectors of short loops fill a half or a quarter of a register.
     while lanes > max(group.extent, LEAST_LANES):
         lanes //= 2
     return lanes if lanes <= group.extent else 1
 
 
 def _fits(node: Node, group: Group) -> bool:
-    """Whether a node that differs from iteration to iteration has code in vectors."""
+    """Whether a node that differs between iterations can be computed in vectors."""
     if isinstance(node, Load):
         return _is_along(node.offset, group)
     if isinstance(node, Position):
@@ -119,19 +119,19 @@ def _is_wide(node: Apply) -> bool:
 
 
 def _are_fixed(bounds: Sequence[Bound], group: Group) -> bool:
-    """Whether all iterations of a loop are within bounds, or none."""
+    """Whether the bounds hold in all iterations of a loop, or in none."""
     return all(
         _is_regular(index, group) and not any(index.factor_of(v) for v in group.variables) for index, *_ in bounds
     )
 
 
 def _is_along(offset: Affine, group: Group) -> bool:
-    """Whether the iterations of a loop stand side by side in memory."""
+    """Whether the elements of consecutive iterations of a loop are adjacent in memory."""
     return offset.factor_of(group.variables[-1]) == 1 and _is_regular(offset, group)
 
 
 def _is_regular(index: Affine, group: Group) -> bool:
-    """Whether a loop's variable is all in an index that changes from iteration to iteration."""
+    """Whether an index depends on a loop's variables linearly, and not through computed terms."""
     own = set(group.variables)
     return not any(isinstance(atom, Opaque) and atom.node.variables & own for atom, _ in index.terms)
 
@@ -145,15 +145,15 @@ def _reduces_by_lanes(reducer: Reducer) -> bool:
 
 
 class _Cut:
-    """How the iterations of a loop are cut.
+    """The division of the iterations of a loop into vectors.
 
-    origin: what is added to the numbers below. begin, whole: the span that is left to a loop of vectors with ``width``
-    lanes each. pieces: after it, where single vectors begin, and how many lanes each has. rest, end: the iterations
-    that fill no vector; None where there are none.
+    origin: the number that is added to all numbers below. begin, whole: the range of the loop of vectors, which have
+    ``width`` lanes each. pieces: the single vectors after this loop: where each begins, and its number of lanes. rest,
+    end: the range of iterations that fill no vector; ``rest`` is None if there are none.
     """
 
     def __init__(self, emitter: Emitter, level: Level, wanted: int, least: int) -> None:
-        """``least``: the lanes of the narrowest piece."""
+        """``least``: the lanes of the narrowest of the single vectors."""
         fn, lanes = emitter.fn, emitter.lanes
         begin, end = (fn.i64(n) if isinstance(n, int) else n for n in (level.begin, level.end))
         self.origin, self.begin, self.end = fn.i64(0), begin, end
@@ -190,7 +190,7 @@ def _repeated(
     running: Sequence[Value],
     iteration: Callable[[Value, Sequence[Value]], Sequence[Value]],
 ) -> Sequence[Value]:
-    """A loop from the first to before the second number by steps of the third; of one iteration, just that."""
+    """A loop over the range (begin, end, step) of ``span``; without a loop if it has at most one iteration."""
     begin, end, step = span
     if begin.constant is not None and end.constant is not None and end.constant - begin.constant <= step:
         return iteration(begin, running) if begin.constant < end.constant else running
@@ -200,12 +200,12 @@ def _repeated(
 
 
 def _prepare(emitter: Emitter, group: Group, width: int, nodes: Iterable[Node], outputs: Sequence[Output]) -> None:
-    """Hoist what the vectors of a loop need and what does not change in it: addresses, and numbers spread to lanes."""
+    """Hoist addresses, and numbers spread to lanes, that the vectors of a loop need and that do not change in it."""
     lane = group.variables[-1]
     always = set(walk(nodes, unconditional))
     for node in walk(nodes):
         if lane in node.variables:
-            # A loop inside hoists what changes in that one.
+            # A loop inside hoists values that change in the loops around it.
             if isinstance(node, Load) and emitter.is_open(node.variables - set(group.variables)):
                 emitter.anchor(node.array, node.kind, node.offset, group)
             elif isinstance(node, Apply) and node in always:
@@ -233,12 +233,12 @@ def reduce_iterations(
     width: int,
     body: Body,
 ) -> list[Scalar]:
-    """A loop that combines what each iteration gives with ``running``, as ``body`` does for one iteration.
+    """Write a loop that combines the values of each iteration with running values, as ``body`` does for one iteration.
 
-    running: each reduction, and its value before the loop; the values after the loop are given back. A body stores
-    nothing but ``outputs``, by what leaves out :attr:`Emitter.stored` lanes, if there are some or running values.
-    width: how many lanes its vectors should have. LLVM makes several of what is longer than a register, and computes
-    them side by side: none waits for another.
+    running: each reduction, and its value before the loop; the values after the loop are given back. If there are
+    outputs or running values, the body stores only ``outputs``, by code that leaves out :attr:`Emitter.stored` lanes.
+    width: the number of lanes of its vectors. LLVM divides vectors longer than a register into several, which do not
+    wait for one another.
     """
     group = level.group
 
@@ -258,14 +258,14 @@ def reduce_iterations(
     reducers = [reducer for reducer, _ in running]
     results: Sequence[Value] = [as_real(before) for _, before in running]
     with emitter.scope():
-        # A last vector that overlaps others, or narrower ones.
+        # The last iterations are a vector that overlaps others, or narrower vectors.
         overlaps = bool(running or outputs) and level.iterations >= emitter.lanes
         cut = _Cut(emitter, level, width, emitter.lanes if overlaps else min(emitter.lanes, LEAST_LANES))
         _prepare(emitter, group, cut.width, nodes, outputs)
         rest = cut.rest
         last: list[Value] = []
-        # It comes first: where a result is in the memory of an operand, a load of what two stores have just written
-        # would wait until both are in the cache, in each row.
+        # The overlapping vector is computed first: if a result is in the memory of an operand, a load of elements that
+        # two stores have just written would wait until both are in the cache, in each row.
         if rest is not None and overlaps:
             count = level.iterations - int(rest.constant or 0)
             lanes = min(emitter.lanes, max(LEAST_LANES, 1 << (count - 1).bit_length()))
@@ -291,9 +291,9 @@ def _last(
     iteration: Callable[[Value, Sequence[Value]], Sequence[Value]],
     size: tuple[int, int],
 ) -> list[Value]:
-    """What the last iterations give, by a vector of so many lanes; what others compute is cleared.
+    """The values of the last iterations, from one vector; lanes that other vectors compute are set to the identity.
 
-    size: the lanes, and how many of them other vectors compute: whatever these give is neither stored nor reduced.
+    size: the number of lanes, and how many of them other vectors compute: these are neither stored nor reduced.
     """
     fn, (lanes, known) = emitter.fn, size
     neutral = [_neutral(emitter, f, lanes) for f in reducers]
@@ -318,7 +318,7 @@ def _both(emitter: Emitter, reducer: Reducer, a: Value, b: Value) -> Value:
 
 
 def _narrowed(emitter: Emitter, reducer: Reducer, sums: Value, lanes: int) -> Value:
-    """The lanes of a vector, reduced to so many, two at least."""
+    """A vector whose lanes are reduced to ``lanes`` lanes, at least two."""
     while sums.type.lanes > lanes:
         half = sums.type.lanes // 2
         sums = _both(emitter, reducer, *(emitter.fn.shuffle(sums, sums, range(k, k + half)) for k in (0, half)))
@@ -326,13 +326,13 @@ def _narrowed(emitter: Emitter, reducer: Reducer, sums: Value, lanes: int) -> Va
 
 
 def _wider(emitter: Emitter, reducer: Reducer, sums: Value, more: Value) -> Value:
-    """Two vectors reduced to one, which has as few lanes as fill a register, or as the narrower one has."""
+    """Two vectors reduced to one, which has the lanes of the narrower one."""
     lanes = min(sums.type.lanes, more.type.lanes)
     return _both(emitter, reducer, *(_narrowed(emitter, reducer, v, lanes) for v in (sums, more)))
 
 
 def _reduced_with(emitter: Emitter, reducer: Reducer, running: Value, sums: Value) -> Value:
-    """What comes before, and all lanes of a vector, reduced to one."""
+    """The running value and all lanes of a vector, reduced to one value."""
     pair = _narrowed(emitter, reducer, sums, 2)
     first, second = (emitter.fn.lane(pair, number) for number in (0, 1))
     return _both(emitter, reducer, running, _both(emitter, reducer, first, second))

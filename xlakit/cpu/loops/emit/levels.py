@@ -1,4 +1,4 @@
-"""What loop nests are written from: loops, and the elements that they store."""
+"""The parts of which loop nests are written: loops, and the elements that they store."""
 
 from __future__ import annotations
 
@@ -24,22 +24,22 @@ class Output:
 
     @property
     def nodes(self) -> list[Node]:
-        """What has to be computed: the element, and what its index is computed from."""
+        """The nodes to be computed: the element, and computed terms of its index."""
         return [self.node, *(atom.node for atom, _ in self.offset.terms if isinstance(atom, Opaque))]
 
 
 def output(array: int, offset: Affine, node: Node) -> Output:
-    """What stores the elements of a node."""
+    """The output that stores the elements of a node."""
     node = as_moved(node)
     return Output(node.kind, array, offset, node)
 
 
 @dataclass(frozen=True, slots=True)
 class Level:
-    """One loop of a nest: its variables, and the part of their range that it runs over.
+    """One loop of a nest: its variables, and the part of their range over which it runs.
 
-    count: how long that is, where it is the same in all tasks; then no second loop is needed for a rest.
-    factor: a number that divides the length, where that differs.
+    count: the length of that part, if it is the same in all tasks, so that no second loop is needed for a rest. factor:
+    a number that divides the length, if the length differs.
     """
 
     group: Group
@@ -50,7 +50,7 @@ class Level:
 
     @property
     def iterations(self) -> int:
-        """How long the loop is; 0 where that is not known."""
+        """The number of iterations; 0 if it is not known."""
         if isinstance(self.begin, int) and isinstance(self.end, int):
             return self.end - self.begin
         return self.count
@@ -61,5 +61,5 @@ class Level:
         return self.iterations or self.factor
 
     def strip(self, begin: Value, end: Value, iterations: int, *, even: bool) -> Level:
-        """The loop over a strip of so many iterations, of which the last one may have fewer."""
+        """The loop over a strip of ``iterations`` iterations; the last strip may have fewer unless ``even``."""
         return replace(self, begin=begin, end=end, count=iterations * even, factor=math.gcd(self.divisor, iterations))

@@ -1,7 +1,7 @@
-"""Large results, written past the caches: a strip of a loop writes to a buffer, from where whole vectors go to memory.
+"""Large results, written past the caches: a loop writes strips to a buffer, which is then copied to memory.
 
-A store through the caches first reads the line that it writes to, and drives out what others would still need. What is
-larger than the caches has nothing to gain from that: without it, memory moves two thirds of a copy's bytes.
+A store through the caches first reads the line that it writes to, and evicts lines that are still needed. Results
+larger than the caches gain nothing from this: without it, memory moves two thirds of a copy's bytes.
 """
 
 from __future__ import annotations
@@ -24,13 +24,14 @@ if TYPE_CHECKING:
     from xlakit.cpu.loops.emit.levels import Level, Output
     from xlakit.cpu.loops.ir.space import Group
 
-# Results that are larger than this do not go through the caches: they would be evicted before they are read.
+# Results larger than this bypass the caches: their lines would be evicted before they are read.
 NON_TEMPORAL_BYTES = knob("non_temporal.least_written", lambda: machine.current().l3 // 2, 0, 4096, tries=(0, 1 << 62))
 VECTOR_BYTES = 32
-# Iterations of a strip, whose results stay in the first cache until they go; shorter runs are not worth a buffer.
+# The iterations of a strip, whose results stay in the first-level cache until they are copied. Shorter runs do not pay
+# for a buffer.
 _ITERATIONS = knob("non_temporal.iterations", 512, 64)
 _LEAST_BYTES = knob("non_temporal.least_bytes", 512, 64)
-# What takes longer to compute than this, for a byte, does not wait for memory.
+# If the computation of a byte takes longer than this, it does not wait for memory.
 _MOST_NANOSECONDS = knob("non_temporal.most_nanoseconds", 0.4, 100.0)
 
 
@@ -41,13 +42,13 @@ def has_non_temporal_stores() -> bool:
 
 
 def fence(fn: Function) -> None:
-    """Other threads see the non-temporal stores made so far from here on."""
+    """Make the non-temporal stores so far visible to other threads, before any later store."""
     fn.module.declare("llvm.x86.sse.sfence", VOID, [])
     fn.call("llvm.x86.sse.sfence", VOID)
 
 
 def is_aligned(fn: Function, target: Value) -> Value:
-    """Whether whole vectors may be stored to an address past the caches."""
+    """Whether non-temporal stores of whole vectors to an address are possible."""
     return (target.cast("ptrtoint", I64) & (VECTOR_BYTES - 1)).eq(0)
 
 
@@ -61,10 +62,10 @@ def copy_past_caches(fn: Function, target: Value, source: Value, bytes: Value | 
 
 @contextmanager
 def non_temporal(emitter: Emitter, level: Level, outputs: Sequence[Output]) -> Generator[Level]:
-    """The innermost loop, or a strip of it at whose end its large outputs are written past the caches."""
+    """The innermost loop, or a strip of it after which its large outputs are written past the caches."""
     written = Counter(o.array for o in outputs)
-    # One buffer stands for one array: outputs that share an array, as the pieces of a concatenation do, go
-    # through the caches.
+    # One buffer is for one array: outputs that share an array, as the pieces of a concatenation do, go through the
+    # caches.
     chosen = [o for o in outputs if written[o.array] == 1 and _may_bypass_caches(o, level.group)]
     if not chosen or _is_slow(outputs, level.group):
         yield level
@@ -78,7 +79,7 @@ def non_temporal(emitter: Emitter, level: Level, outputs: Sequence[Output]) -> G
     with fn.loop(begin, end, iterations) as strip, emitter.scope():
         last = strip.index + iterations if even else (strip.index + iterations).smin(end)
         with emitter.scope():
-            # Where the strip begins in each result, which is where its buffer begins.
+            # The position of the strip's first element in each result, which is the first of its buffer.
             emitter.bind_group(level.group, strip.index)
             positions = [emitter.index(o.offset) for o in chosen]
         redirected = {
@@ -96,19 +97,19 @@ def non_temporal(emitter: Emitter, level: Level, outputs: Sequence[Output]) -> G
 
 
 def _leave(fn: Function, target: Value, buffer: Value, bytes: Value) -> None:
-    """Copy a buffer to memory: past the caches where that is possible."""
+    """Copy a buffer to memory: past the caches if that is possible."""
     is_whole = is_aligned(fn, target) & (bytes & (VECTOR_BYTES - 1)).eq(0)
     fn.if_else(is_whole, lambda: copy_past_caches(fn, target, buffer, bytes), lambda: fn.copy(target, buffer, bytes))
 
 
 def _is_slow(outputs: Sequence[Output], group: Group) -> bool:
-    """Whether computing the outputs takes longer than memory does to take them."""
+    """Whether computing the outputs takes longer than writing them to memory."""
     cost = element_cost((n for o in outputs for n in o.nodes), group.variables)
     return cost > _MOST_NANOSECONDS.value * sum(o.kind.byte_width for o in outputs)
 
 
 def _may_bypass_caches(output: Output, group: Group) -> bool:
-    """Whether an output is large, and written without gaps at whole vectors as far as is known."""
+    """Whether an output is large, and written contiguously, in runs that begin at whole vectors as far as is known."""
     width = output.kind.byte_width
     low, high = output.offset.bounds
     terms = [(atom, factor) for atom, factor in output.offset.terms if atom not in group.variables]

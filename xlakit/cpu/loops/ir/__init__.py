@@ -1,1 +1,1 @@
-"""Loop nests as values: indices, nodes, spaces, and how HLO is traced to them."""
+"""Loop nests as data: indices, nodes, spaces, and the tracing of HLO to nodes."""

@@ -1,4 +1,4 @@
-"""The bits of nodes as integers: narrow floats that only move are not widened, and their NaNs keep their bits."""
+"""The bits of nodes as integers: narrow floats that only move are not widened, so their NaNs keep their bits."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def bits_of(node: Node, kind: PrimitiveType) -> Node:
         return node
     if node.kind.is_floating and kind.is_integral and kind.bit_width >= 8:
         return _bits(node, kind, {})
-    # A narrow float on its way to another one would be widened.
+    # A narrow float that is converted directly to another float type would be widened.
     return Apply(kind, BitcastConvert(), [as_bits(node) if kind.is_floating else node])
 
 
@@ -32,12 +32,12 @@ def as_bits(node: Node) -> Node:
 
 
 def as_moved(node: Node) -> Node:
-    """What is stored of a node: the integer of its bits, if it is a narrow float that is only moved or chosen."""
+    """The node to be stored: the integer of its bits, if it is a narrow float that is only moved or selected."""
     return as_bits(node) if _moves(node) else node
 
 
 def _moves(node: Node) -> bool:
-    """Whether no element of the node is computed with."""
+    """Whether the node only moves elements, and does not compute with them."""
     pending, seen = [node], {node}
     while pending:
         one = pending.pop()
@@ -53,14 +53,14 @@ def _is_bitcast(node: Node) -> bool:
 
 
 def _choices(node: Node) -> tuple[Node, ...]:
-    """The nodes of which this one gives one, where it only chooses."""
+    """The nodes of which this node selects one; none for other nodes."""
     if isinstance(node, Guarded):
         return node.inside, node.outside
     return node.arguments[1:] if isinstance(node, Apply) and isinstance(node.op, Select) else ()
 
 
 def _bits(node: Node, kind: PrimitiveType, known: dict[Node, Node]) -> Node:
-    """The same; ``known`` has the nodes that were met, which others may share."""
+    """As :func:`bits_of`; ``known`` has the results for nodes met before, which others may share."""
     if node not in known:
         known[node] = _made(node, kind, known)
     return known[node]

@@ -1,4 +1,4 @@
-"""What a node costs, in nanoseconds for each element on one core: for choosing how to split work, not for promises."""
+"""The estimated cost of nodes, in nanoseconds for each element on one core, for decisions about dividing work."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from xlakit.ir.operation import Op
 from xlakit.ops.reduction import applied_op
 from xlakit.passes.analysis.cost_model import CostModel, cost_model, widths_of
 
-# Cycles for a quotient of indices, and for an iteration beside what it computes: of a loop, and of a reduction in one.
+# Cycles for a quotient of indices, and for an iteration of a loop and of a reduction, beside the operations in it.
 _QUOTIENT: Final = 4.0
 _ITERATION: Final = 0.2
 _REDUCTION_ITERATION: Final = 1.2
@@ -23,10 +23,10 @@ _REDUCTION_ITERATION: Final = 1.2
 def element_cost(
     nodes: Iterable[Node], variables: Iterable[Variable] | None = None, *, array_bytes: float = 0.0
 ) -> float:
-    """What one iteration of a loop that computes the nodes costs, in nanoseconds.
+    """The cost of one iteration of a loop that computes the nodes, in nanoseconds.
 
-    variables: those of the loop, where what depends on others alone is computed before it. array_bytes: what all
-    iterations together read and write (:func:`bytes_of`), which comes from the cache that it fits into.
+    variables: the loop's variables, if nodes that do not depend on them are computed before the loop. array_bytes: the
+    bytes that all iterations read and write (:func:`bytes_of`), which come from the cache that has room for them.
     """
     own, model = None if variables is None else frozenset(variables), cost_model()
     return _cost(nodes, own, {}, model, model.loaded_byte(array_bytes))
@@ -49,7 +49,7 @@ def _cost(
     model: CostModel,
     loaded_byte: float,
 ) -> float:
-    """The same; ``known`` has what one iteration of each reduction costs, for reductions that share others."""
+    """As :func:`element_cost`; ``known`` has the cost of an iteration of each reduction met so far."""
     every, total = list(nodes), 0.0
     for node in walk(every):
         if own is not None and not node.variables & own:
@@ -60,7 +60,7 @@ def _cost(
             total += _operation(model, node.op, node.kind)
         elif isinstance(node, Divided):
             total += model.cycles(_QUOTIENT)
-    # Reductions inside of reductions are a part of their iterations.
+    # Reductions inside of reductions are counted in the iterations of those.
     for node in walk(every, lambda n: n.initial if isinstance(n, Reduction) else n.operands):
         if isinstance(node, Reduction) and (own is None or node.variables & own):
             if node not in known:
@@ -71,7 +71,7 @@ def _cost(
 
 
 def reducer_cost(computation: Computation) -> float:
-    """What one iteration of a reduction costs beyond a plain one of a single operation, in nanoseconds."""
+    """The cost of one iteration of a reduction beyond that of a single operation, in nanoseconds."""
     if applied_op(computation) is not None:
         return 0.0
     model = cost_model()

@@ -1,10 +1,10 @@
 """Index arithmetic while code is written: sums of loop variables with constant factors.
 
-Every index of every array in a loop nest is an Affine. Reshapes split one into a quotient and a remainder; where a
+Every index of every array in a loop nest is an Affine. Reshapes split an index into a quotient and a remainder; if a
 loop variable straddles the split, the nest is made again with that variable split in two (:class:`SplitVariable`), so
-that a reshape costs nothing when the code runs. What is not a sum of variables (an index read from memory, a quotient
-that cannot be split) is an Opaque term, computed when the code runs: it has a :class:`Node`, of which
-:mod:`xlakit.cpu.loops.ir.nodes` has the kinds.
+that a reshape costs nothing at run time. A term that is no sum of variables (an index read from memory, a quotient
+that cannot be split) is an Opaque, computed at run time from its :class:`Node`; the kinds of nodes are in
+:mod:`xlakit.cpu.loops.ir.nodes`.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ Atom = Variable | Opaque
 
 
 class SplitVariable(Exception):
-    """The nest should be made again with ``variable`` split, ``factor`` being the extent of the inner part."""
+    """Requests that the nest is made again with ``variable`` split; ``factor`` is the extent of the inner part."""
 
     def __init__(self, variable: Variable, factor: int) -> None:
         super().__init__(f"{variable} by {factor}")
@@ -95,13 +95,13 @@ class Affine:
         return low, high
 
     def factor_of(self, variable: Variable) -> int:
-        """What a variable is multiplied with; 0 where it does not occur."""
+        """The factor of a variable; 0 if it does not occur."""
         return next((c for atom, c in self.terms if atom is variable), 0)
 
     def split(self, size: int) -> tuple[Affine, Affine] | None:
         """Quotient and remainder of the division by ``size``, for values that are not negative.
 
-        Raises SplitVariable where splitting a loop variable would do; gives None where nothing does.
+        Raises SplitVariable if splitting a loop variable makes the division possible; gives None if nothing does.
         """
         if size == 1:
             return self, ZERO

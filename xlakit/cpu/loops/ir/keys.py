@@ -1,11 +1,12 @@
-"""Keys of floats: integers in the same order, of which a maximum or minimum takes one instruction.
+"""Keys of floats: integers in the same order, whose maximum or minimum takes one instruction.
 
-x86 has none for a maximum that gives NaN where an operand is NaN, and +0 rather than -0: that takes six, most of which
-wait for the one before. So a maximum over many floats is computed of their keys, and undone in the end.
+x86 has no instruction for a maximum that is NaN if an operand is NaN, and +0 rather than -0: that takes six
+instructions, most of which wait for the one before. So a maximum of many floats is computed of their keys, and the
+result is turned back into a float.
 
-The bits of a negative float, but for the sign, are inverted: then floats are in the order of their bits as signed
-integers, -0 before +0, and NaN of either sign at the two ends. All keys are moved, with wrapping, so that -inf (for a
-minimum, +inf) comes to its end of the integers, and the NaN behind it to the other end: any NaN wins.
+The bits of a negative float, except for the sign, are inverted: then floats have the order of their bits as signed
+integers, with -0 before +0, and NaNs of either sign at the two ends. All keys are moved, with wraparound, so that -inf
+(for a minimum, +inf) is at its end of the integers, and the NaNs beyond it are at the other end: any NaN wins.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from xlakit.ops.elementwise.binary import Maximum, Minimum
 from xlakit.ops.shared.numerics import to_double
 from xlakit.target import processor
 
-# The integers of keys, and the feature of x86 with an instruction for their maximum.
+# The integer type of keys, and the x86 feature that has an instruction for their maximum.
 _INTEGERS = {
     PrimitiveType.BF16: (PrimitiveType.S16, "sse2"),
     PrimitiveType.F16: (PrimitiveType.S16, "sse2"),
@@ -39,9 +40,9 @@ _INTEGERS = {
 
 @dataclass(frozen=True, slots=True)
 class Keys:
-    """How floats of a type become keys.
+    """The conversion of floats of a type to keys.
 
-    moved: what is added to all of them.
+    moved: the number that is added to all keys.
     """
 
     floats: PrimitiveType
@@ -63,7 +64,7 @@ class Keys:
         return self._apply("add", turned, self.moved)
 
     def undone(self, fn: Function, key: Value) -> Scalar:
-        """The float of a key, as it is computed with."""
+        """The float of a key, in the type in which it is computed."""
         bits = key - self.moved
         signs = bits.integer("ashr", self.integers.bit_width - 1)
         return from_bits(fn, self.floats, bits ^ (signs & self._magnitude))
@@ -77,10 +78,10 @@ class Keys:
 
 
 def keys_for(op: object, node: Node) -> Keys | None:
-    """The keys for a maximum or minimum of what a node gives; None where there is nothing to gain."""
+    """The keys for a maximum or minimum of a node; None if keys would be no faster."""
     kind = node.kind
     if kind in (PrimitiveType.BF16, PrimitiveType.F16) and not isinstance(node, Load):
-        # What is computed is in F32, and would be rounded for its bits.
+        # A computed value is in F32, and would have to be rounded to have its bits.
         kind = PrimitiveType.F32
     integers, feature = _INTEGERS.get(kind, (None, ""))
     if integers is None or not isinstance(op, (Maximum, Minimum)) or not processor().has(feature):
@@ -91,5 +92,5 @@ def keys_for(op: object, node: Node) -> Keys | None:
 
 
 def _turned(bits: Array) -> Array:
-    """The bits of floats as integers in the order of floats."""
+    """The bits of floats, turned into integers in the order of the floats."""
     return bits ^ ((bits >> (8 * bits.itemsize - 1)) & np.iinfo(bits.dtype).max)

@@ -1,7 +1,7 @@
 """The computation of one element of a result: a graph of loads and operations on scalars.
 
-Nodes are made by the tracer and written as code by the emitter. A node knows the loop variables that it depends on, so
-that the emitter can compute it in the outermost loop where it can be.
+Nodes are made by the tracer and written as code by the emitter. A node knows the loop variables on which it depends, so
+that the emitter can compute it in the outermost loop in which it can be.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from xlakit.ir.operation import Op
 
 
 class Constant(Node):
-    """A number known now (a NumPy scalar)."""
+    """A number known at compile time (a NumPy scalar)."""
 
     __slots__ = ("value",)
 
@@ -28,7 +28,7 @@ class Constant(Node):
 class Load(Node):
     """Element ``offset`` of an array of the kernel.
 
-    count: how many elements the array has, where that is known.
+    count: the number of elements of the array, if it is known.
     """
 
     __slots__ = ("array", "count", "offset")
@@ -41,7 +41,7 @@ class Load(Node):
 
 
 class Position(Node):
-    """An index as a number: what iota gives."""
+    """An index as a number, as iota gives it."""
 
     __slots__ = ("index",)
 
@@ -83,7 +83,7 @@ class JoinBits(Node):
 
 
 class ClampedIndex(Node):
-    """A start index from memory, an I64 between 0 and ``limit``."""
+    """A start index read from memory, as an I64 clamped to 0..``limit``."""
 
     __slots__ = ("limit", "source")
 
@@ -94,7 +94,7 @@ class ClampedIndex(Node):
 
 
 class Divided(Node):
-    """The quotient or the remainder of an index, where it has to be computed as the program runs."""
+    """The quotient or the remainder of an index that has to be computed at run time."""
 
     __slots__ = ("index", "is_remainder", "size")
 
@@ -105,12 +105,12 @@ class Divided(Node):
         self.is_remainder = is_remainder
 
 
-# The index lies from low to high (inclusive) and, from low, at a multiple of the step.
+# The index is from low to high (inclusive), and differs from low by a multiple of the step.
 Bound = tuple[Affine, int, int, int]
 
 
 class Guarded(Node):
-    """``inside`` where an index is within all bounds, else ``outside``. ``inside`` is computed only there."""
+    """``inside`` if an index is within all bounds, else ``outside``. ``inside`` is computed only within the bounds."""
 
     __slots__ = ("bounds", "inside", "outside")
 
@@ -124,7 +124,7 @@ class Guarded(Node):
 class Reduction(Node):
     """A reduction: over all values of ``over``, ``inputs`` are combined with ``initial`` by a computation.
 
-    It has several results where the computation has; a :class:`Part` is one of them.
+    It has as many results as the computation; a :class:`Part` is one of them.
     """
 
     __slots__ = ("computation", "initial", "inputs", "over")
@@ -166,7 +166,7 @@ class Part(Node):
 
 
 class Given(Node):
-    """A value that the emitter has at hand: an argument of a computation, a result of an earlier stage."""
+    """A value that the emitter already has: an argument of a computation, a result of an earlier stage."""
 
     __slots__ = ("key",)
 
@@ -177,7 +177,7 @@ class Given(Node):
 
 
 def indices_of(nodes: Iterable[Node], also: Iterable[Affine] = ()) -> list[Affine]:
-    """Every index that occurs in nodes and in what they are made of."""
+    """Every index that occurs in the nodes, and in the nodes on which they depend."""
     found: dict[Affine, None] = dict.fromkeys(also)
     for node in walk(nodes):
         if isinstance(node, Load):
@@ -192,7 +192,7 @@ def indices_of(nodes: Iterable[Node], also: Iterable[Affine] = ()) -> list[Affin
 
 
 def walk(nodes: Iterable[Node], operands: Callable[[Node], Iterable[Node]] = lambda n: n.operands) -> Iterator[Node]:
-    """Each node that the given ones are made of, and themselves; ``operands`` says what a node is made of."""
+    """The given nodes and all on which they depend, each once; ``operands`` gives the nodes on which a node depends."""
     seen: set[Node] = set()
     stack = list(nodes)
     while stack:
@@ -208,7 +208,7 @@ def walk(nodes: Iterable[Node], operands: Callable[[Node], Iterable[Node]] = lam
 
 
 def unconditional(node: Node) -> Sequence[Node]:
-    """What is computed whenever the node is."""
+    """The nodes that are computed whenever the node is."""
     if isinstance(node, Guarded):
         return [n for n in node.operands if n is not node.inside and n is not node.outside]
     if isinstance(node, GuardedReduction):

@@ -1,4 +1,4 @@
-"""Reducers: one reduction of a fusion as a computation on nodes, and what changes nothing when it is reduced."""
+"""Reducers: the reductions of a fusion as computations on nodes, and the identities of operations."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ from xlakit.passes.core.framework import PassContext
 
 @dataclass(frozen=True, slots=True)
 class Reducer:
-    """One reduction: the computation, what it takes in each iteration, what it starts from."""
+    """One reduction: the computation, its inputs in each iteration, and its initial values."""
 
     instruction: Instruction
     computation: Computation
     inputs: tuple[Node, ...]
     initial: tuple[Node, ...]
-    # That of which it reduces the keys.
+    # The keys by which floats are reduced as integers, if any.
     keys: Keys | None = None
 
     @property
@@ -41,7 +41,7 @@ class Reducer:
         return tuple(node.kind for node in self.initial)
 
     def result(self, fn: Function, part: int, value: Scalar) -> Scalar:
-        """The value of the reduction in the end, rounded to its type."""
+        """The final value of the reduction, rounded to its type."""
         if self.keys is not None:
             return self.keys.undone(fn, as_real(value))
         kind = self.kinds[part]
@@ -50,7 +50,7 @@ class Reducer:
         return rounded(fn, kind, as_real(value))
 
     def partial(self, fn: Function, values: Sequence[Scalar]) -> list[Scalar]:
-        """Values of the reduction before its end, not rounded, as values of its operands' types."""
+        """Running values of the reduction, not rounded, with keys turned back into floats."""
         return [v if self.keys is None else self.keys.undone(fn, as_real(v)) for v in values]
 
     def starts_neutral(self) -> bool:
@@ -62,7 +62,7 @@ class Reducer:
 
 
 def trace_reducer(tracer: Tracer, reduce: Instruction, index: Index) -> Reducer:
-    """A reduction whose operands are read at an index."""
+    """The reducer for a reduction whose operands are read at an index."""
     count = len(reduce.operands) // 2
     inits = reduce.operands[count:]
     inputs = [
@@ -80,13 +80,13 @@ def trace_reducer(tracer: Tracer, reduce: Instruction, index: Index) -> Reducer:
 
 
 def part_kind(reduce: Instruction, part: int) -> PrimitiveType:
-    """The element type of part ``part`` of what a reduction gives."""
+    """The element type of result ``part`` of a reduction."""
     shape = reduce.shape
     return shape.tuple_shapes[part].element_type if shape.is_tuple else shape.element_type
 
 
 def is_neutral(op: Op, value: Any, kind: PrimitiveType) -> bool:
-    """Whether combining ``value`` with anything by an operation changes nothing but, maybe, the sign of a zero."""
+    """Whether combining ``value`` with any number by an operation changes nothing except, maybe, the sign of a zero."""
     if kind.is_complex:
         return isinstance(op, Add) and bool(value == 0)
     number = value.item() if hasattr(value, "item") else value
@@ -97,11 +97,11 @@ def neutral_number(op: Op, kind: PrimitiveType) -> float:
     """The identity of an operation on real numbers."""
     identity = identity_element(op, kind)
     if identity is None:
-        # A format without infinities is reduced in a wider one, which has them.
+        # A float type without infinities is reduced in a wider type, which has them.
         return -math.inf if isinstance(op, Maximum) else math.inf
     return float(to_double(identity)) if kind.is_floating else int(identity)
 
 
 def wide_kind(kind: PrimitiveType) -> PrimitiveType:
-    """The element type that parts of a reduction have: narrow floats are not rounded in between."""
+    """The element type of partial results of a reduction: narrow floats are not rounded in between."""
     return PrimitiveType.F32 if kind.is_floating and kind.bit_width < 32 else kind

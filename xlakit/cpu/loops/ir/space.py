@@ -11,25 +11,25 @@ from xlakit.cpu.loops.ir.index import ZERO, Affine, SplitVariable, Variable, of
 from xlakit.dataclass import dataclass
 
 _T = TypeVar("_T")
-# Where a variable stands: the number of its axis, and its number there.
+# The position of a variable: the number of its axis, and its number within the axis.
 Position = tuple[int, int]
-# How often a nest is made again with a variable split, before its operations get kernels of their own.
+# The most splits of variables in a nest; if it needs more, its operations get kernels of their own.
 _MAX_SPLITS = 24
 
 
 @dataclass(frozen=True, slots=True)
 class Axis:
-    """One dimension: its index, and the variables, major to minor, that it is made of."""
+    """One dimension: its index, and the variables, major to minor, of which the index is made."""
 
     index: Affine
     variables: tuple[Variable, ...]
 
 
 class Space:
-    """Makes the variables of a kernel. Asked the same in the same order, it makes them split as ``splits`` says.
+    """Makes the variables of a kernel, with axes split as ``splits`` says; an axis' number is that of its request.
 
-    pieces: variables that shall run over a part of their range only, by where they stand.
-    known: variables that are not to be made but taken, by where they stand.
+    pieces: the ranges of variables that run over a part of their range only, by position. known: the variables that are
+    used instead of new ones, by position.
     """
 
     def __init__(
@@ -67,18 +67,18 @@ class Space:
         return Axis(index, tuple(made))
 
     def position_of(self, variable: Variable) -> Position:
-        """Where a variable stands: the number of its axis, and its number there."""
+        """The position of a variable: the number of its axis, and its number within the axis."""
         return self._axis_of[variable]
 
     def split(self, request: SplitVariable) -> None:
-        """Remember that a variable is to be two."""
+        """Record that a variable is to be split in two."""
         serial, number = self._axis_of[request.variable]
         extents = self._splits.setdefault(serial, [request.variable.extent])
         extents[number : number + 1] = [request.variable.extent // request.factor, request.factor]
 
 
 def with_splits(make: Callable[[Space], _T], splits: dict[int, list[int]] | None = None) -> _T:
-    """What ``make`` gives, called again and again as variables need to be split; ``splits`` is filled with how."""
+    """The result of ``make``, called again when a variable has to be split; ``splits`` records the splits."""
     splits = {} if splits is None else splits
     for _ in range(_MAX_SPLITS):
         space = Space(splits)
@@ -90,7 +90,7 @@ def with_splits(make: Callable[[Space], _T], splits: dict[int, list[int]] | None
 
 
 class Group:
-    """Adjacent variables that one loop can run over: everywhere they stand as one longer variable would."""
+    """Adjacent variables that one loop can run over: all indices step through them as through one variable."""
 
     __slots__ = ("extent", "variables")
 

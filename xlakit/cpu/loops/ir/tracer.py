@@ -1,4 +1,4 @@
-"""From HLO to nodes: the computation of an element of an instruction, given its index."""
+"""Traces HLO to nodes: the computation of an element of an instruction, given its index."""
 
 from __future__ import annotations
 
@@ -41,15 +41,15 @@ from xlakit.ops.reduction import Map, Reduce
 from xlakit.ops.windows import ReduceWindow
 
 Index = tuple[Affine, ...]
-# What an instruction outside of the traced code is: its element at an index, of a part where it is a tuple.
+# Gives the node of an instruction outside of the traced code: its element at an index, of a part if it is a tuple.
 Source = Callable[[Index, int], Node]
 
 
 class Tracer:
     """Traces the instructions of one fused computation.
 
-    sources: what parameters (and results of earlier stages) are.
-    space: makes loop variables for nested reductions.
+    sources: the nodes for parameters (and for results of earlier stages). space: makes the loop variables of nested
+    reductions.
     """
 
     def __init__(self, sources: dict[Instruction, Source], space: Space) -> None:
@@ -86,7 +86,7 @@ class Tracer:
         literal = instruction.op_as(ConstantOp).literal
         array = literal.array
         if array.size != 1 and not _all_same(array):
-            # Fusions made here take them as operands; in one of another compiler's they may stand inside.
+            # Fusions made by this compiler take arrays as operands; those of another compiler may contain them.
             raise DeclinedError(f"no loop is made for a fusion that holds the array of the constant {instruction.name}")
         return Constant(instruction.shape.element_type, array.reshape(-1)[0])
 
@@ -95,7 +95,7 @@ class Tracer:
         return _position(instruction.shape.element_type, index[instruction.op_as(Iota).iota_dimension])
 
     def tuple_element(self, instruction: Instruction, index: Index, part: int) -> Node:
-        """An element of what a tuple or a variadic operation gives."""
+        """An element of one result of a tuple or of a variadic operation."""
         return self.element(instruction.operands[0], index, instruction.op_as(GetTupleElement).index)
 
     def tuple(self, instruction: Instruction, index: Index, part: int) -> Node:
@@ -109,18 +109,18 @@ class Tracer:
     # -- movement --------------------------------------------------------------------------------
 
     def broadcast(self, instruction: Instruction, index: Index, part: int) -> Node:
-        """Only the dimensions that the operand has matter."""
+        """The operand's element at the index of the dimensions that it has."""
         operand = instruction.operands[0]
         dimensions = instruction.op_as(Broadcast).dimensions
         return self.element(operand, tuple(index[d] for d in dimensions))
 
     def reshape(self, instruction: Instruction, index: Index, part: int) -> Node:
-        """The same position in row-major order."""
+        """The operand's element at the same position in row-major order."""
         operand = instruction.operands[0]
         return self.element(operand, self.reindexed(index, instruction.shape.dimensions, operand.shape.dimensions))
 
     def reindexed(self, index: Index, sizes: tuple[int, ...], others: tuple[int, ...]) -> Index:
-        """The index into an array of other dimensions that is at the same position in row-major order."""
+        """The index, into an array of other dimensions, of the element at the same position in row-major order."""
         found: list[Affine] = []
         for own, other in _groups(sizes, others):
             position = linear([index[i] for i in own], tuple(sizes[i] for i in own))
@@ -155,20 +155,20 @@ class Tracer:
         return self.element(instruction.operands[0], tuple(inner))
 
     def slice(self, instruction: Instruction, index: Index, part: int) -> Node:
-        """Start and stride for each dimension."""
+        """The operand's element, by the start and stride of each dimension."""
         ranges = instruction.op_as(Slice).slice
         inner = tuple(i * r.stride + r.start for i, r in zip(index, ranges, strict=True))
         return self.element(instruction.operands[0], inner)
 
     def reverse(self, instruction: Instruction, index: Index, part: int) -> Node:
-        """From the other end."""
+        """The operand's element, counted from the other end of the reversed dimensions."""
         turned = instruction.op_as(Reverse).dimensions
         sizes = instruction.shape.dimensions
         inner = tuple(i * -1 + (sizes[d] - 1) if d in turned else i for d, i in enumerate(index))
         return self.element(instruction.operands[0], inner)
 
     def pad(self, instruction: Instruction, index: Index, part: int) -> Node:
-        """The operand where the index falls on it, else the padding value."""
+        """The operand's element if the index is at one, else the padding value."""
         operand, value = instruction.operands
         bounds: list[Bound] = []
         inner: list[Affine] = []
@@ -190,7 +190,7 @@ class Tracer:
         return quotient_and_rest[0] if quotient_and_rest else of(self._opaque((moved, step, False), 1 << 40))
 
     def concatenate(self, instruction: Instruction, index: Index, part: int) -> Node:
-        """The operand that the index falls into."""
+        """The element of the operand in whose range the index is."""
         dimension = instruction.op_as(Concatenate).dimension
         position, start = index[dimension], 0
         pieces: list[tuple[int, Instruction]] = []
@@ -202,7 +202,7 @@ class Tracer:
         for begin, operand in reversed(pieces):
             low, high = position.bounds
             end = begin + operand.shape.dimensions[dimension]
-            # Where the operand is read, the index of its only element is no longer the loop's.
+            # In an operand of a single element, the index is 0, and does not depend on the loop.
             own = ZERO if end - begin == 1 else position + -begin
             inner = (*index[:dimension], own, *index[dimension + 1 :])
             if high < begin or low >= end:
@@ -210,14 +210,14 @@ class Tracer:
             value = self.element(operand, inner)
             found = value if found is None else _guarded([(position, begin, end - 1, 1)], value, found)
         if found is None:
-            # Beyond both ends, which a pad around it never asks for.
+            # An index outside of all operands; a pad around the concatenation never uses this element.
             return Constant(instruction.shape.element_type, np.zeros((), instruction.shape.element_type.dtype))
         return found
 
     # -- dynamic movement ------------------------------------------------------------------------
 
     def start_index(self, operand: Instruction, index: Index, limit: int) -> Affine:
-        """A start index that is read as the program runs, clamped to 0..limit."""
+        """A start index that is read at run time, clamped to 0..limit."""
         node = self.element(operand, index)
         if limit <= 0:
             return ZERO
@@ -229,7 +229,7 @@ class Tracer:
         return of(found)
 
     def dynamic_slice(self, instruction: Instruction, index: Index, part: int) -> Node:
-        """The slice that starts at the clamped indices."""
+        """The element of the slice that starts at the clamped indices."""
         operand, *starts = instruction.operands
         sizes = instruction.op_as(DynamicSlice).dynamic_slice_sizes
         offsets = self.starts(starts, operand.shape, sizes)
@@ -243,11 +243,11 @@ class Tracer:
         return [self.start_index(start, (), limit) for start, limit in zip(starts, limits, strict=True)]
 
     def gather(self, instruction: Instruction, index: Index, part: int) -> Node:
-        """The slice that starts at the index vector of the batch part of the index."""
+        """The element of the slice that starts at the index vector for the batch part of the index."""
         operand, indices = instruction.operands
         op = instruction.op_as(Gather)
         if 0 in op.slice_sizes:
-            # Of a collapsed dimension the slice has no element; the operand may have none at all.
+            # The slice has no elements, and the operand may have none either.
             kind = instruction.shape.element_type
             return Constant(kind, np.zeros((), kind.dtype))
         batch = [i for d, i in enumerate(index) if d not in op.offset_dims]
@@ -271,7 +271,7 @@ class Tracer:
     # -- reductions ------------------------------------------------------------------------------
 
     def reduce(self, instruction: Instruction, index: Index, part: int) -> Node:
-        """A loop of its own over the reduced dimensions."""
+        """A reduction, with a loop over the reduced dimensions."""
         op = instruction.op_as(Reduce)
         sizes = instruction.operands[0].shape.dimensions
         axes = {d: self._space.axis(sizes[d]) for d in sorted(op.dimensions)}
@@ -281,7 +281,7 @@ class Tracer:
         return self._reduction(instruction, index, over, inner, [], part)
 
     def reduce_window(self, instruction: Instruction, index: Index, part: int) -> Node:
-        """A loop over the positions of the window; what is padding does not take part."""
+        """A reduction with a loop over the positions of the window, without those in the padding."""
         op = instruction.op_as(ReduceWindow)
         sizes = instruction.operands[0].shape.dimensions
         over: list[Variable] = []
@@ -324,7 +324,7 @@ class Tracer:
         return parts[part]
 
     def dot(self, instruction: Instruction, index: Index, part: int) -> Node:
-        """A small product of matrices, written out."""
+        """A small product of matrices, as a reduction of products."""
         op = instruction.op_as(Dot)
         lhs, rhs = instruction.operands
         kind = instruction.shape.element_type
@@ -344,18 +344,18 @@ class Tracer:
         over = [variable for axis in axes for variable in axis.variables]
         zero = Constant(kind, np.zeros((), kind.dtype))
         if not over:
-            # A reduction forgets what it has computed, which the next one of a chain would compute again.
+            # A reduction forgets the values computed in it, so that the next dot of a chain would compute them again.
             return Apply(kind, OPERATIONS["add"](), [zero, product])
         return Part(kind, Reduction(_sum_of(kind), over, [product], [zero]), 0)
 
     def map(self, instruction: Instruction, index: Index, part: int) -> Node:
-        """The computation inlined."""
+        """The element of the computation, inlined."""
         computation = instruction.op_as(Map).to_apply
         arguments = [self.element(o, index) for o in instruction.operands]
         return self.inlined(computation, arguments, part)
 
     def inlined(self, computation: Any, arguments: Sequence[Node], part: int = 0) -> Node:
-        """A computation on scalars, its parameters being nodes."""
+        """The element of a computation on scalars whose parameters are nodes."""
         sources: dict[Instruction, Source] = {
             p: (lambda _, __, node=node: node) for p, node in zip(computation.parameters, arguments, strict=True)
         }
@@ -364,7 +364,7 @@ class Tracer:
     # -- bits ------------------------------------------------------------------------------------
 
     def bitcast_convert(self, instruction: Instruction, index: Index, part: int) -> Node:
-        """The same bits; a narrower type adds a dimension, a wider one takes one away."""
+        """The element with the same bits; a narrower type adds a dimension, a wider one removes one."""
         operand = instruction.operands[0]
         kind, source = instruction.shape.element_type, operand.shape.element_type
         if kind.bit_width == source.bit_width:
@@ -417,7 +417,7 @@ def _all_same(array: Any) -> bool:
 
 
 def _groups(a: tuple[int, ...], b: tuple[int, ...]) -> list[tuple[range, range]]:
-    """The dimensions of two shapes of as many elements, in the smallest groups of equal size."""
+    """The dimensions of two shapes of equal size, in the smallest groups of equal size."""
     if 0 in a or 0 in b:
         return [(range(len(a)), range(len(b)))]
     groups: list[tuple[range, range]] = []
@@ -461,5 +461,5 @@ _RULES: dict[str, Callable[[Tracer, Instruction, Index, int], Node]] = {
 
 
 def is_traced(opcode: str) -> bool:
-    """Whether the tracer can take an operation into a loop."""
+    """Whether the tracer can make an operation a part of a loop."""
     return opcode in _RULES or is_scalar_operation(opcode)

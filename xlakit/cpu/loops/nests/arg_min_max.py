@@ -1,8 +1,9 @@
 """Reductions that find the position of the greatest or the least element of a row.
 
-A reduction of (elements, their positions) by comparisons: the greatest of a block is found first, many elements at
-once; then, in the best block only, its first position. Both loops are cut into the same vectors, so that an element is
-computed by the same code in both: the second one looks for the very bits that the first one has found.
+They are reductions of (elements, their positions) by comparisons. First the greatest of each block is found, many
+elements at once; then, in the best block only, its first position. Both loops are divided into the same vectors, so
+that an element is computed by the same code in both: the second loop searches for the exact bits that the first one
+has found.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ from xlakit.passes.analysis.cost_model import cost_model
 from xlakit.passes.core.computation_builder import binary_computation
 from xlakit.passes.core.framework import PassContext
 
-# Cycles in which what was found is kept, beside the comparison.
+# Cycles to keep the best element, beside the comparison.
 _KEPT_CYCLES = 0.4
 # From so many cycles on, those of a division, an element has enough to do for a processor: one vector is computed at a
 # time, and few elements are computed again to find the first position.
@@ -56,52 +57,52 @@ _LEAST_ROW = knob("arg_min_max.least_row", 17, 2)
 
 @dataclass(slots=True)
 class _Plan:
-    """One reduction of this kind, and what is stored for each row."""
+    """One such reduction, and the elements that are stored for each row."""
 
     op: Maximum | Minimum
     reducer: Reducer
     rows: list[Variable]
     row: Group
     stores: list[Output]
-    # The reduction of the elements alone, and that of the positions at which the best one stands.
+    # The reduction of the elements alone, and the reduction of the positions that have the best element.
     best: Reducer
     first: Reducer
 
     @property
     def element(self) -> Node:
-        """What is compared."""
+        """The node that is compared."""
         return self.reducer.inputs[0]
 
     @property
     def kind(self) -> PrimitiveType:
-        """The element type of what is compared."""
+        """The element type that is compared."""
         return self.element.kind
 
     @property
     def nodes(self) -> list[Node]:
-        """All that a row needs."""
+        """All nodes that a row needs."""
         return [self.element, *(n for o in self.stores for n in o.nodes)]
 
     @property
     def lanes(self) -> int:
-        """How many lanes the vectors of the loops over a row have; 1 where LLVM is to make them."""
+        """The lanes of the vectors of the loops over a row; 1 if LLVM is to vectorize them."""
         if self.kind is PrimitiveType.PRED:
             return 1
         return lanes_of(self.row, [self.element], (), [self.best, self.first])
 
     @property
     def has_long_elements(self) -> bool:
-        """Whether an element costs more than what is done with it."""
+        """Whether computing an element costs more than comparing it."""
         return self.cost > cost_model().cycles(_LONG_CYCLES.value) * self.row.extent
 
     @property
     def block(self) -> int:
-        """How many elements are searched for the first position of the best one."""
+        """The number of elements that are searched for the first position of the best one."""
         return min(_BLOCK.value, _SHORT_BLOCK.value) if self.has_long_elements else _BLOCK.value
 
     @property
     def cost(self) -> float:
-        """What a row costs."""
+        """The cost of a row."""
         return (element_cost([self.element]) + cost_model().cycles(_KEPT_CYCLES)) * self.row.extent
 
 
@@ -220,9 +221,9 @@ def _best_of_block(emitter: Emitter, plan: _Plan, begin: Value, end: Value, star
 
 
 def _first(emitter: Emitter, plan: _Plan, begin: Value, end: Value, best: Value) -> Value:
-    """The first position of the best element, which is not far behind ``begin``."""
+    """The first position of the best element, which is near ``begin``."""
     fn = emitter.fn
-    # Counted from there on, in 32 bits; a row may have more elements than they count.
+    # Positions are counted from ``begin``, in 32 bits; a row may have more elements than these can count.
     origin = begin.cast("trunc", I32)
 
     def position() -> Value:
@@ -231,7 +232,7 @@ def _first(emitter: Emitter, plan: _Plan, begin: Value, end: Value, best: Value)
             own, wanted, start = (fn.splat(v, emitter.width) for v in (own, wanted, start))
         found = element.eq(own)
         if plan.kind.is_floating:
-            # Where the best is a number, the block has no NaN; where it is none, nothing is equal to it.
+            # If the best element is a number, the block has no NaN; if it is NaN, no element is equal to it.
             found = found | element.is_nan()
         place = as_real(emitter.lane_values(plan.first.inputs[0]))
         return fn.select(found, place - start, wanted)
@@ -248,7 +249,7 @@ def _reduced(
     start: Value,
     element: Callable[[], Scalar],
 ) -> Value:
-    """A reduction over a part of a row, in vectors where the loop has such."""
+    """A reduction over a part of a row, in vectors if the loop has them."""
 
     def iteration(running: Sequence[Scalar]) -> Sequence[Scalar]:
         return emitter.combined(reducer.computation, list(running), [element()])
@@ -274,7 +275,7 @@ def _is_better(fn: Function, plan: _Plan, new: Value, old: Value) -> Value:
 
 
 class _Shared:
-    """Few rows, each long: tasks look at parts of a row, then the parts are compared.
+    """Few long rows: each task reduces a part of all rows, then one task compares the parts.
 
     The argmax of f32[4000000] takes half the time on two threads.
     """

@@ -1,4 +1,4 @@
-"""Reductions that keep the minor dimension: a strip of results is accumulated while the reduced dimensions pass by."""
+"""Reductions that keep the minor dimension: a strip of results is accumulated in a loop over the reduced dimensions."""
 
 from __future__ import annotations
 
@@ -36,16 +36,16 @@ from xlakit.ir.instruction import Instruction
 from xlakit.options import knob, times
 from xlakit.passes.analysis.cost_model import cost_model
 
-# Cycles in which a sum is read and written again.
+# Cycles to load and store an accumulator.
 _KEPT_CYCLES = 0.4
-# The accumulators of a strip stay in the first cache, beside the rows that pass by.
+# The accumulators of a strip stay in the first-level cache, beside the rows that are read.
 _STRIP_BYTES = knob("columns.strip_bytes", lambda: machine.current().l1 // 4, 1, 1024, tries=(times(0.5), times(2)))
-# So many iterations of the reduced dimension for each visit of an accumulator.
+# The iterations of the reduced loop for each load and store of an accumulator.
 _AT_ONCE = 4
 
 
 class _Plan:
-    """What is reduced and stored, over which variables."""
+    """The reductions, the stores, and the variables of their loops."""
 
     __slots__ = ("outer", "over", "reducers", "stores")
 
@@ -63,7 +63,7 @@ class _Plan:
 
     @property
     def cost(self) -> float:
-        """What reducing one element costs, in nanoseconds."""
+        """The nanoseconds to reduce one element."""
         return (
             element_cost(self.inputs)
             + cost_model().cycles(_KEPT_CYCLES)
@@ -76,14 +76,14 @@ class _Plan:
 
 
 class _Part(NamedTuple):
-    """The part of the reduced loop that a task does: its number among ``parts``."""
+    """The part of the reduced loop that a task executes: its number among ``parts``."""
 
     number: Value
     parts: int
 
 
 def emit_columns(module: Module, name: str, sources: dict[Instruction, Source], reduced: Reduced) -> Kernel | None:
-    """A kernel of strips; None where the fusion is none."""
+    """A kernel that reduces in strips; None for fusions that it does not support."""
     if not reduced.roots_alike() or len(reduced.levels()) > 1:
         return None
     try:
@@ -106,10 +106,10 @@ def emit_columns(module: Module, name: str, sources: dict[Instruction, Source], 
 
 
 def _plan(space: Space, sources: dict[Instruction, Source], reduced: Reduced) -> _Plan:
-    """Two traces: what is reduced, at the full index; what is stored after it, at the index of what remains.
+    """Two traces: of the reductions, at the full index; and of the stores, at the index of the kept dimensions.
 
-    The second one takes the reductions' results as given. Remaining dimensions are the outer loops, reduced ones the
-    inner.
+    The second trace takes the reductions' results as given. The kept dimensions are the outer loops, the reduced ones
+    the inner loops.
     """
     loops = reduced.loops(space)
     tracer = Tracer(dict(sources), space)
@@ -163,7 +163,7 @@ def _accumulate(
     accumulators: Accumulators,
     part: _Part,
 ) -> None:
-    """Reduce into the accumulators of a strip; long loops are cut, to check for cancellation."""
+    """Reduce into the accumulators of a strip, with long loops in strips of their own for cancellation checks."""
     fn = emitter.fn
     known = frozenset(v for v in plan.outer if v not in strip.group.variables)
     emitter.hoist(plan.nodes, known)
@@ -190,7 +190,7 @@ def _accumulate(
 
 
 def _over_strip(emitter: Emitter, strip: Level, outputs: Sequence[Output], body: Callable[[Value], None]) -> None:
-    """A loop over a strip, whose body is given the number of an accumulator."""
+    """A loop over a strip, whose body gets the number of an accumulator."""
     fn = emitter.fn
     if emitter.lanes == 1:
         with fn.loop(0, strip.count or strip.end - strip.begin, independent=True) as loop, emitter.scope():
@@ -230,7 +230,7 @@ def _finish_part(
     accumulators: Accumulators,
     part: _Part,
 ) -> None:
-    """Keep the accumulated results of one part for the phase that follows."""
+    """Store the accumulated results of one part for the phase that combines the parts."""
     fn = emitter.fn
     row, stride = fn.i64(0), strip.group.extent
     for group in reversed(outer):

@@ -1,7 +1,7 @@
-"""From a fused computation to a kernel: which loops it needs.
+"""Chooses the kernel of a fused computation by the loops that it needs.
 
-Where the minor dimension is reduced, each row is reduced in vector registers, and what depends on the result (the rest
-of a softmax or a layer norm) follows while the row is in the cache: :mod:`rows`. Where it remains, a strip of results
+If the minor dimension is reduced, each row is reduced in vector registers, and code that depends on the result (the
+rest of a softmax or a layer norm) follows while the row is in the cache: :mod:`rows`. If it is kept, a strip of results
 is accumulated in the cache while the loops over the reduced dimensions run: :mod:`columns`.
 """
 
@@ -40,12 +40,12 @@ def emit_reduction(
     computation: Computation,
     roots: Sequence[Root],
 ) -> Kernel | None:
-    """A kernel for a fusion whose reductions all go over the same dimensions; None where there is none."""
-    # Smaller reductions are written out inside of the loop over their results.
+    """A kernel for a fusion whose reductions all go over the same dimensions; None for other fusions."""
+    # Smaller reductions are emitted inside of the loop over their results.
     reduces = [i for i in computation.instructions if is_large_reduction(i)]
     if not reduces:
         return _emit_short_rows(module, name, sources, computation, roots)
-    # Most fusions are loops without large reductions.
+    # Imported here: most fusions have no large reductions.
     from xlakit.cpu.loops.nests.arg_min_max import emit_arg_min_max
     from xlakit.cpu.loops.nests.columns import emit_columns
     from xlakit.cpu.loops.nests.rows import emit_rows
@@ -74,9 +74,9 @@ def _emit_short_rows(
     computation: Computation,
     roots: Sequence[Root],
 ) -> Kernel | None:
-    """A kernel for a fusion that gives elements of short rows that it reduces, too; None where it is another one.
+    """A kernel for a fusion with results that are as large as the short rows it reduces; None for other fusions.
 
-    Each row is a vector or two. Inside of a loop over the elements the reduction would be done one after the other.
+    Each row is a vector or two. In a loop over all elements, the reduction would be computed element by element.
     """
     reduces = [i for i in computation.instructions if isinstance(i.op, Reduce)]
     if not reduces or not all(is_short_row(i) for i in reduces):
@@ -92,18 +92,18 @@ def _emit_short_rows(
     return emit_rows(module, name, sources, Reduced(tuple(reduces), sizes, over, tuple(roots), len(sources)))
 
 
-# Pieces are computed side by side where that leaves less than this of the work.
+# Pieces are computed side by side if that reduces their cost below this fraction.
 _SHARED = 0.9
 
 
 def array_source(array: int, instruction: Instruction) -> Source:
-    """Elements of an array in memory."""
+    """The source that loads elements of an array in memory."""
     shape = instruction.shape
     return lambda index, _: Load(shape.element_type, array, linear(index, shape.dimensions), shape.num_elements)
 
 
 def roots_of(computation: Computation) -> list[tuple[Instruction, int, Shape]]:
-    """What a computation gives: for each leaf the instruction, which part of its result, and its shape."""
+    """The results of a computation: for each array, the instruction, which part of its result, and its shape."""
     root = computation.root
     if isinstance(root.op, Tuple):
         return [(operand, 0, operand.shape) for operand in root.operands]
@@ -113,9 +113,9 @@ def roots_of(computation: Computation) -> list[tuple[Instruction, int, Shape]]:
 
 
 def check_arrays(computation: Computation) -> None:
-    """Raise DeclinedError for what fusions made here never have, and those of another compiler may: tuples.
+    """Raise DeclinedError for tuples as parameters or results, which only another compiler's fusions have.
 
-    A kernel's table has one array for each parameter and each result, so all that follow would be another one.
+    A kernel's table has one array for each parameter and each result, so arrays after a tuple would be shifted.
     """
     root = computation.root.shape
     results = root.tuple_shapes_or_self
@@ -125,7 +125,7 @@ def check_arrays(computation: Computation) -> None:
 
 
 def emit_fusion(module: Module, computation: Computation, name: str) -> Kernel:
-    """A kernel whose table has the parameters' arrays, then those of the results."""
+    """A kernel whose table has the parameters' arrays, then the results' arrays."""
     parameters = computation.parameters
     roots = roots_of(computation)
     sources: dict[Instruction, Source] = {p: array_source(i, p) for i, p in enumerate(parameters)}
@@ -149,7 +149,7 @@ def emit_fusion(module: Module, computation: Computation, name: str) -> Kernel:
 
 
 def _side_by_side(sources: dict[Instruction, Source], roots: Sequence[Root]) -> dict[int, int]:
-    """The dimensions that are cut, and into how many pieces, where pieces computed side by side share something."""
+    """The dimensions that are divided, and into how many pieces, if pieces computed side by side share work."""
     dimensions = roots[0][2].dimensions
     pieces: dict[int, int] = {}
     for root, _, shape in roots:
@@ -166,7 +166,7 @@ def _side_by_side(sources: dict[Instruction, Source], roots: Sequence[Root]) -> 
 def _elements(
     sources: dict[Instruction, Source], space: Space, roots: Sequence[Root], pieces: Mapping[int, int]
 ) -> tuple[list[Variable], list[Output]]:
-    """The variables of the roots' common dimensions, and what is stored at each index: an element of each piece."""
+    """The variables of the roots' common dimensions, and the outputs at each index: an element of each piece."""
     tracer = Tracer(sources, space)
     dimensions = roots[0][2].dimensions
     if any(shape.num_elements != roots[0][2].num_elements for _, _, shape in roots):
@@ -187,7 +187,7 @@ def _elements(
 
 
 def _emit_update(module: Module, name: str, sources: dict[Instruction, Source], root: Instruction) -> Kernel | None:
-    """A dynamic-update-slice of a parameter: only the slice is written, into the operand's own memory."""
+    """A dynamic-update-slice of a parameter, in place: only the slice is written, into the operand's memory."""
     target, update, *starts = root.operands
     arrays = list(sources)
     if target not in sources:

@@ -1,4 +1,4 @@
-"""The kernel of a plain loop nest: in which order its loops run, and whether it goes tile by tile."""
+"""The kernel of a plain loop nest: decides in which order its loops run, and whether they run tile by tile."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from xlakit.cpu.loops.ir.space import Group, merged
 from xlakit.cpu.loops.nests.tiling import SHORT, Crossing, tiled_kernel
 from xlakit.options import knob
 
-# The most nodes that a short loop, written out, may be made of.
+# The most nodes in an unrolled short loop.
 _MOST_WRITTEN = knob("loop_kernel.most_written", 200, 0, 2000)
-# Loops of fewer iterations do not become vectors.
+# Loops of fewer iterations are not vectorized.
 _LEAST_VECTOR = 4
-# Runs of more elements are as good as any, and so many of them may be written to alternately.
+# Longer runs are not reordered, and at most this many runs are written alternately.
 _LONG_RUN = knob("loop_kernel.long_run", 256, 8)
 _MOST_STREAMS = knob("loop_kernel.most_streams", 128, 2)
-# Of memory and of caches, on all processors that there is code for.
+# Sizes of a page of memory and of a cache line, equal on all supported processors.
 _PAGE_BYTES = 4 << 10
 _LINE_BYTES = 64
 
@@ -52,15 +52,15 @@ def loop_kernel(
         fn.effort = Effort.CODE if emitter.lanes > 1 else Effort.ALL
         fn.is_one_vector = iterations < 2 * emitter.lanes and emitter.lanes > 1
         with split.tasks(fn, emitter, begin, end, nodes) as inner:
-            # LLVM would leave in the loop what reads memory, and take time that doubles with each step of a chain that
-            # is the same in all iterations.
+            # LLVM would leave nodes that read memory in the loop, and take time that doubles with each step of a chain
+            # that is the same in all iterations.
             emitter.hoist(nodes, frozenset(v for g in split.outer for v in g.variables))
             nest(emitter, inner, nodes, lambda: _iterations(emitter, short, outputs), outputs=() if short else outputs)
     return Phase(fn.name, split.count, iteration * iterations)
 
 
 def _along_memory(groups: list[Group], nodes: Sequence[Node], outputs: Sequence[Output]) -> list[Group]:
-    """The loops in the order in which short runs are read: few streams of writes do less harm than jumping reads."""
+    """The loops, reordered to read short runs in the order of memory: alternate writes cost less than jumps."""
     loads = [n.offset for n in walk(nodes) if isinstance(n, Load)]
     offsets = [*loads, *(o.offset for o in outputs)]
     if len(groups) < 3 or not loads or any(o.factor_of(groups[-1].variables[-1]) != 1 for o in offsets):
@@ -70,7 +70,7 @@ def _along_memory(groups: list[Group], nodes: Sequence[Node], outputs: Sequence[
         return groups
 
     def before(group: Group) -> bool:
-        """Whether all that is read changes less along a group than along the second last one."""
+        """Whether all loads step less far along a group than along the second last one."""
         own, other = group.variables[-1], second.variables[-1]
         return all(0 < o.factor_of(own) < o.factor_of(other) for o in loads)
 
@@ -82,10 +82,10 @@ def _along_memory(groups: list[Group], nodes: Sequence[Node], outputs: Sequence[
 
 
 def _keeps_lines(group: Group, run: Group, outputs: Sequence[Output]) -> bool:
-    """Whether lines of which a run writes a part are still in the first-level cache when the next run writes the rest.
+    """Whether a cache line that a run writes in part is still in the first-level cache when the next run completes it.
 
-    Between the two a run of each stream is written. First-level caches choose the set of a line by its place in a page,
-    so a set has as many lines as the cache has pages; streams whole pages apart are all in one set.
+    In between, one run of each stream is written. First-level caches select the set of a line by its offset in a page,
+    so a set has as many ways as the cache has pages; streams that are whole pages apart share one set.
     """
     ways = max(1, machine.current().l1 // _PAGE_BYTES)
     for out in outputs:
@@ -100,11 +100,11 @@ def _keeps_lines(group: Group, run: Group, outputs: Sequence[Output]) -> bool:
 
 
 def _written_out(groups: Sequence[Group], nodes: Sequence[Node]) -> list[Group]:
-    """The innermost loop where it is so short that the one around it should be vectorized instead, or alone."""
+    """The innermost loop, if it is so short that it is unrolled: alone, or to vectorize the loop around it."""
     if not groups or not 0 < groups[-1].extent <= SHORT.value:
         return []
     if len(groups) == 1:
-        # LLVM would unroll it, after all that it does for loops.
+        # LLVM would unroll it too, but only after its other loop passes.
         pays = groups[-1].extent < LEAST_LANES
     else:
         pays = groups[-2].extent > groups[-1].extent
@@ -113,7 +113,7 @@ def _written_out(groups: Sequence[Group], nodes: Sequence[Node]) -> list[Group]:
 
 
 def _iterations(emitter: Emitter, short: Sequence[Group], outputs: Sequence[Output]) -> None:
-    """One iteration of a nest, with all iterations of a short loop inside."""
+    """One iteration of a nest, with all iterations of an unrolled loop inside."""
     if not short:
         store_all(emitter, outputs)
         return

@@ -1,4 +1,4 @@
-"""Concatenations and pads of arrays as they are: runs of memory are copied, vectors of elements are spread apart."""
+"""Concatenations and pads of unchanged arrays: runs of memory are copied, vectors of elements are spread."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from xlakit.options import knob, times
 from xlakit.passes.analysis.cost_model import cost_model
 from xlakit.target import vector_bytes
 
-# Runs of fewer bytes are left to a loop that can write several at once.
+# Shorter runs (in bytes) are left to a loop that can write several at once.
 _SHORT_ROW = knob("pieces.short_row", 32, 1, 1000)
 _TASK_BYTES = knob("pieces.task_bytes", 1 << 16, 64, 192, tries=(times(0.25), times(4)))
-# Cycles in which a piece is begun, and a byte of it copied.
+# Cycles to begin a piece, and to copy a byte of it.
 _PIECE_CYCLES = 8.0
 _BYTE_CYCLES = 0.5
 
 
 @dataclass(frozen=True, slots=True)
 class _Piece:
-    """One operand: its array, the bytes of a run, and where the run stands in a row of the result."""
+    """One operand: its array, the bytes of a run, and the position of the run in a row of the result."""
 
     array: int
     bytes: int
@@ -33,7 +33,7 @@ class _Piece:
 
 
 def emit_pieces(module: Module, name: str, computation: Computation) -> Phase | None:
-    """The kernel of a concatenation of parameters; None where the computation is something else."""
+    """The kernel of a concatenation of parameters; None for other computations."""
     root = computation.root
     arrays = {parameter: number for number, parameter in enumerate(computation.parameters)}
     if not isinstance(root.op, Concatenate) or any(_stored(o) not in arrays for o in root.operands):
@@ -52,7 +52,7 @@ def emit_pieces(module: Module, name: str, computation: Computation) -> Phase | 
 
 
 def _stored(instruction: Instruction) -> Instruction:
-    """What a reshape gives another shape to."""
+    """The operand of reshapes."""
     while isinstance(instruction.op, Reshape):
         instruction = instruction.operands[0]
     return instruction
@@ -72,7 +72,7 @@ def _pieces(root: Instruction, dimension: int, arrays: dict[Instruction, int]) -
 def _write_rows(
     fn: Function, arrays: list[Value], pieces: list[_Piece], sizes: tuple[int, int], begin: Value, end: Value
 ) -> int:
-    """Rows of a run from each operand; a task is some rows."""
+    """Write rows that have a run from each operand; a task is some rows."""
     rows, row = sizes
     tasks = max(1, min(rows, rows * row // _TASK_BYTES.value))
     first, last = ((bound * rows).integer("udiv", tasks) for bound in (begin, end))
@@ -85,7 +85,7 @@ def _write_rows(
 
 
 def _write_long(fn: Function, arrays: list[Value], pieces: list[_Piece], begin: Value, end: Value) -> int:
-    """One run from each operand; a task is a part of one."""
+    """Write one run from each operand; a task is a part of one run."""
     first = 0
     for piece in pieces:
         tasks = -(-piece.bytes // _TASK_BYTES.value)
@@ -99,7 +99,7 @@ def _write_long(fn: Function, arrays: list[Value], pieces: list[_Piece], begin: 
     return first
 
 
-# A vector is spread over so many at most; elements further apart are few of those that are written.
+# The most results for each element of a vector that is spread; with larger steps, most written elements are padding.
 _MOST_STEP = knob("spread.most_step", 4, 1)
 _SPREAD_TASK_BYTES = knob("spread.task_bytes", 1 << 16, 64, 192, tries=(times(0.25), times(4)))
 
@@ -147,14 +147,14 @@ def _spread_of(root: Instruction, arrays: Mapping[Instruction, int]) -> _Spread 
 
 
 def emit_spread(module: Module, name: str, computation: Computation) -> Phase | None:
-    """The kernel of a pad of a parameter between the elements of its rows; None where the computation is another."""
+    """The kernel of a pad of a parameter between the elements of its rows; None for other computations."""
     arrays = {parameter: number for number, parameter in enumerate(computation.parameters)}
     spread = _spread_of(computation.root, arrays)
     if spread is None:
         return None
     kind, value, step, low, before = spread.kind, spread.value, spread.step, spread.low, spread.before
     rows, width, lanes = spread.rows, spread.width, spread.lanes
-    # A task is some rows, or a part of the only one, in whole vectors.
+    # A task is some rows or, of a single row, a part in whole vectors.
     most = rows if rows > 1 else before // lanes
     tasks = max(1, min(most, rows * width * kind.bytes // _SPREAD_TASK_BYTES.value))
     with task_function(module, name, len(arrays) + 1) as (fn, emitter, begin, end):
@@ -172,7 +172,7 @@ def emit_spread(module: Module, name: str, computation: Computation) -> Phase | 
 
         def copy(elements: Value, results: Value, first: Value | int, last: Value | int) -> None:
             with fn.loop(first, last, lanes) as block:
-                # The last vector may begin with elements of the one before.
+                # The last vector may begin with elements of the vector before.
                 number = block.index.smin(last - lanes)
                 loaded = fn.load(filled.type, fn.at(elements, kind, number), align=kind.bytes)
                 there = fn.at(results, kind, number * step + low)

@@ -1,7 +1,7 @@
 """Loops over a rectangle of a product's results: epilogues over its elements, or over its rows.
 
-A result's index has many dimensions, a product's three: batch, row, column. Here the loop variables of the one are
-those of the other.
+A result's index has many dimensions, and a product has three: batch, row, column. The loop variables of the result's
+dimensions are bound from the position in the product's dimensions.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from xlakit.dataclass import dataclass
 
 @dataclass(frozen=True, slots=True)
 class LocalIndex:
-    """Numbers in the index of an element of a local rectangle: its row, from the first on, and the first column."""
+    """Variables in an index into a local rectangle: the row, from the first row on, and the first column."""
 
     row: Variable
     first: Variable
@@ -33,9 +33,9 @@ class LocalIndex:
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """Where a rectangle lies: its batch, and its rows and columns from the first to the one after the last.
+    """The position of a rectangle: its batch, its rows and its columns, each as first and end.
 
-    factor: a number that divides how many columns there are.
+    factor: a number that divides the number of columns.
     """
 
     batch: Value
@@ -46,7 +46,7 @@ class Bounds:
 
 @dataclass(frozen=True, slots=True)
 class Directions:
-    """The variables of an array's dimensions, major to minor, that a product's batch, row and column are made of."""
+    """The variables of an array's dimensions, major to minor, of which a product's batch, row and column are made."""
 
     batch: tuple[Variable, ...]
     rows: tuple[Variable, ...]
@@ -54,16 +54,16 @@ class Directions:
 
     @property
     def outer(self) -> frozenset[Variable]:
-        """Those that are the same along a row."""
+        """The variables that are the same along a row."""
         return frozenset((*self.batch, *self.rows))
 
 
-# A direction through an array: (size, stride) for each step, the last running fastest.
+# A direction through an array: (size, stride) of each step, the fastest last.
 Dims = Sequence[tuple[int, int]]
 
 
 def directions(dims: Sequence[Dims], sizes: Sequence[int], variables: Sequence[Sequence[Variable]]) -> Directions:
-    """Of the variables of the dimensions of an array, those that steps of batch, row and column go over."""
+    """The variables of an array's dimensions over which the steps of batch, row and column go."""
     strides = row_major_strides(sizes)
     found: list[tuple[Variable, ...]] = []
     for direction in dims:
@@ -108,7 +108,7 @@ def write_elements(
 
 
 def local_index(local: LocalIndex, where: Directions, width: int) -> Affine:
-    """Where an element stands in a local rectangle, whose rows are ``width`` apart."""
+    """The position of an element in a local rectangle, whose rows are ``width`` apart."""
     column = linear([of(v) for v in where.columns], tuple(v.extent for v in where.columns))
     return of(local.row, width) + column + of(local.first, -1)
 
@@ -131,7 +131,7 @@ def write_rows(emitter: Emitter, where: Directions, bounds: Bounds, local: Local
 
 
 def _bind(emitter: Emitter, variables: Sequence[Variable], indices: Sequence[Affine], position: Value) -> None:
-    """Say what variables are at a position in their common range."""
+    """Bind variables to their values at a position in their common range."""
     groups: list[Group] = merged(variables, indices)
     for number, group in reversed(list(enumerate(groups))):
         emitter.bind_group(group, position.integer("urem", group.extent) if number else position)

@@ -1,6 +1,6 @@
-"""What all kernels with reductions share: the reductions of a fusion, as nodes.
+"""The reductions of a fusion as nodes, shared by all kernels with reductions.
 
-Where there are few results, tasks reduce parts of the range, then one reduces the parts.
+If there are few results, tasks reduce parts of the range, and a second phase reduces the parts.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ from xlakit.dataclass import dataclass
 from xlakit.ir.instruction import Instruction
 from xlakit.options import knob
 
-# A result of a fusion: the instruction, which part of its tuple, and the part's shape.
+# A result of a fusion: the instruction, the part of its tuple, and the part's shape.
 Root = tuple[Instruction, int, Shape]
 
 
 @dataclass(frozen=True, slots=True)
 class ReducedLoops:
-    """The loops over the arrays of reductions: the variables of the outer loops, and of those over reduced dimensions.
+    """The loops over the arrays of reductions: the variables of the outer loops, and those of the reduced dimensions.
 
-    full: the index of an element of the arrays. row: that of an element of the results.
+    full: the index of an element of the arrays. row: the index of an element of the results.
     """
 
     outer: list[Variable]
@@ -57,16 +57,16 @@ class Reduced:
 
     @property
     def outer_dimensions(self) -> tuple[int, ...]:
-        """The sizes of the dimensions that stay."""
+        """The sizes of the dimensions that are kept."""
         return tuple(size for d, size in enumerate(self.sizes) if d not in self.over)
 
     @property
     def results(self) -> int:
-        """How many elements each reduction gives."""
+        """The number of elements of each reduction's result."""
         return math.prod(self.outer_dimensions)
 
     def loops(self, space: Space) -> ReducedLoops:
-        """New variables of the loops over the arrays; outer loops go over the dimensions that stay."""
+        """New variables of the loops over the arrays; the outer loops go over the dimensions that are kept."""
         axes = {d: space.axis(size) for d, size in enumerate(self.sizes) if d not in self.over}
         outer = list(space.variables)
         axes |= {d: space.axis(size) for d, size in enumerate(self.sizes) if d in self.over}
@@ -75,7 +75,7 @@ class Reduced:
         return ReducedLoops(outer, space.variables[len(outer) :], full, row)
 
     def epilogue(self, tracer: Tracer, row: Index) -> list[Output]:
-        """What is stored where the reductions' results at ``row`` are known to the tracer."""
+        """The outputs of the fusion, if the tracer has the reductions' results at ``row``."""
         outputs: list[Output] = []
         for number, (root, part, shape) in enumerate(self.roots):
             index = tracer.reindexed(row, self.outer_dimensions, shape.dimensions)
@@ -84,7 +84,7 @@ class Reduced:
         return outputs
 
     def levels(self) -> list[list[Instruction]]:
-        """The reductions, those that need the results of others after them."""
+        """The reductions by level: those of a level need only results of earlier levels."""
         level: dict[Instruction, int] = {}
         members = set(self.reduces)
         found: list[list[Instruction]] = []
@@ -97,7 +97,7 @@ class Reduced:
         return found
 
     def roots_alike(self) -> bool:
-        """Whether all results have the dimensions that the reductions give, maybe reshaped."""
+        """Whether all results have as many elements as the reductions' results."""
         return all(shape.num_elements == self.results for _, _, shape in self.roots)
 
 
@@ -114,7 +114,7 @@ def reduce_once(emitter: Emitter, reducers: Sequence[Reducer], running: Sequence
 
 
 def given_source(reduce: Instruction, index: Index, variables: frozenset[Any]) -> Callable[[Index, int], Node]:
-    """A reduction's result, known to the emitter at just one index."""
+    """A source for a reduction's result, which the emitter has at a single index only."""
 
     def source(asked: Index, part: int) -> Node:
         if asked != index:
@@ -125,7 +125,7 @@ def given_source(reduce: Instruction, index: Index, variables: frozenset[Any]) -
 
 
 def needed_for(roots: Iterable[Instruction], stop: Set[Instruction] = frozenset()) -> list[Instruction]:
-    """The roots and all that they depend on, but for ``stop`` and what is needed for those alone."""
+    """The roots and all instructions on which they depend, except ``stop`` and those needed only for ``stop``."""
     seen: dict[Instruction, None] = {}
     stack = list(roots)
     while stack:
@@ -140,30 +140,30 @@ _MOST_PARTS = knob("partial.most_parts", 32, 2, 5)
 
 
 def count_parts(reduced: Reduced, reducers: Sequence[Reducer], cost: float, extent: int) -> int:
-    """Into how many parts the outer reduced loop should be cut; 1 where it cannot be."""
+    """The number of parts into which the outer reduced loop is divided; 1 if it cannot be divided."""
     if not can_be_cut(reduced, reducers):
         return 1
     return max(1, min(_MOST_PARTS.value, extent, int(cost / (2 * TASK_NANOSECONDS.value))))
 
 
 def can_be_cut(reduced: Reduced, reducers: Sequence[Reducer]) -> bool:
-    """Whether parts of the reduced range may be reduced apart, and all results follow when they are put together."""
+    """Whether parts of the reduced range may be reduced separately, and all results follow from the combined parts."""
     return reduced.roots_alike() and all(f.starts_neutral() for f in reducers)
 
 
 def part_range(fn: Function, number: Value, parts: int, extent: int) -> tuple[Value, Value]:
-    """Where part ``number`` of the outer reduced loop begins and ends."""
+    """The begin and end of part ``number`` of the outer reduced loop."""
     return (number * extent).integer("udiv", parts), ((number + 1) * extent).integer("udiv", parts)
 
 
 def kinds_of(reduced: Reduced) -> list[PrimitiveType]:
-    """The element types of the parts' results."""
+    """The element types of the partial results."""
     counts = [len(r.operands) // 2 for r in reduced.reduces]
     return [wide_kind(part_kind(r, k)) for r, count in zip(reduced.reduces, counts, strict=True) for k in range(count)]
 
 
 def scratch_offsets(reduced: Reduced, parts: int) -> tuple[list[int], int]:
-    """Where in scratch the results of each reduction's parts are, in bytes, and how many bytes it has."""
+    """The offsets in scratch of the partial results of each reduction, in bytes, and the size of scratch."""
     offsets: list[int] = []
     end = 0
     for kind in kinds_of(reduced):
@@ -180,7 +180,7 @@ def store_parts(
     number: Value,
     values: Sequence[Scalar],
 ) -> None:
-    """Write the results of one part; ``number`` is the part's number times the results, plus the result's."""
+    """Store the results of one part; ``number`` is the part's number times the number of results, plus the result's."""
     fn = emitter.fn
     scratch = emitter.arrays[reduced.arrays + len(reduced.roots)]
     offsets, _ = scratch_offsets(reduced, parts)
@@ -191,7 +191,7 @@ def store_parts(
 
 
 def combine(module: Module, name: str, sources: dict[Instruction, Source], reduced: Reduced, parts: int) -> Phase:
-    """The phase that reduces the partial results to one, and computes the epilogue."""
+    """The phase that combines the partial results, and computes the epilogue."""
     offsets, _ = scratch_offsets(reduced, parts)
     scratch = reduced.arrays + len(reduced.roots)
 

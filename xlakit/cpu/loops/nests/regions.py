@@ -1,7 +1,7 @@
-"""Results that are put together from pieces: concatenations, paddings, windows that reach over a border.
+"""Results made of pieces: concatenations, paddings, windows that extend over a border.
 
-Where a condition on one loop variable says which piece an element is of, the range of the variable is cut there. Each
-region is a nest of its own, in which the condition is known while the code is written.
+If a condition on one loop variable decides to which piece an element belongs, the range of the variable is divided
+there. Each region is a nest of its own, in which the condition is known at compile time.
 """
 
 from __future__ import annotations
@@ -23,20 +23,20 @@ from xlakit.cpu.loops.nests.tiling import SHORT, Crossing
 from xlakit.dataclass import dataclass
 from xlakit.options import knob
 
-# Makes the variables of a nest's results, and the results.
+# Makes the variables of a nest, and its outputs.
 Make = Callable[[Space], "tuple[list[Variable], list[Output]]"]
 
 _MOST_REGIONS = knob("regions.most_regions", 16, 2)
 _MOST_PIECES = knob("regions.most_pieces", 64, 2)
-# Of fewer elements, or of more nodes in all regions, one nest with conditions is made.
+# With fewer elements, or with more nodes in all regions, one nest with conditions is made.
 _LEAST_ELEMENTS = knob("regions.least_elements", 256, 2)
 _MOST_NODES = 4000
-# Pieces of a row of fewer elements than this are written in one visit of the row.
+# If all pieces of a row have fewer elements than this, one loop over rows writes all of them.
 _SHORT_PIECE = knob("regions.short_piece", 4096, 1)
 
 
 def emit_nest(module: Module, name: str, arrays: int, make: Make) -> Phase:
-    """The kernel of a nest over the variables that ``make`` asks for, cut into regions where that helps."""
+    """The kernel of a nest over the variables that ``make`` requests, divided into regions if that helps."""
     splits: dict[int, list[int]] = {}
     spaces: list[Space] = []
 
@@ -54,7 +54,7 @@ def emit_nest(module: Module, name: str, arrays: int, make: Make) -> Phase:
     try:
         phases = regions.emit(module, name, arrays)
     except SplitVariable:
-        # Cut like this, a reshape would need other loops.
+        # With these regions, a reshape would need variables that are split in another way.
         phases = None
     return joined(module, name, phases) if phases else loop_kernel(module, name, arrays, variables, outputs)
 
@@ -63,7 +63,7 @@ def emit_nest(module: Module, name: str, arrays: int, make: Make) -> Phase:
 
 
 def _cuts(variables: Sequence[Variable], outputs: Sequence[Output]) -> dict[Variable, list[int]]:
-    """At which of their values variables are cut."""
+    """The values at which the ranges of variables are divided."""
     if math.prod(v.extent for v in variables) < _LEAST_ELEMENTS.value:
         return {}
     nodes = list(walk(n for o in outputs for n in o.nodes))
@@ -73,7 +73,7 @@ def _cuts(variables: Sequence[Variable], outputs: Sequence[Output]) -> dict[Vari
             for bound in node.bounds:
                 _add_cuts(found, variables, bound)
     if variables[-1].extent <= SHORT.value:
-        # A short row is written out, all conditions known.
+        # A short row is unrolled, with all conditions known.
         found.pop(variables[-1], None)
     cuts = {v: sorted(at) for v, at in found.items() if at}
     while len(cuts) > 1 and _count(cuts) > _MOST_REGIONS.value:
@@ -93,7 +93,7 @@ def _add_cuts(found: dict[Variable, set[int]], variables: Sequence[Variable], bo
     if len(own) != 1 or any(not isinstance(atom, Variable) for atom, _ in others):
         return
     ((variable, factor),) = own
-    # Whatever the variables of a window are, the rest lies between these.
+    # Whatever the values of a window's variables, the other terms are between these bounds.
     least, greatest = Affine(tuple(others), affine.constant).bounds
     first, last = low - least, high - greatest
     if factor < 0:
@@ -116,7 +116,7 @@ def _divisions(outputs: Sequence[Output]) -> int:
 
 @dataclass(frozen=True, slots=True)
 class _Regions:
-    """The pieces that variables are cut into."""
+    """The pieces into which the ranges of variables are divided."""
 
     make: Make
     splits: dict[int, list[int]]
@@ -125,7 +125,7 @@ class _Regions:
     divisions: int
 
     def emit(self, module: Module, name: str, arrays: int) -> list[Phase] | None:
-        """A kernel for each region; None where cutting makes indices that have to be divided as the program runs."""
+        """A kernel for each region; None if regions have more indices that are divided at run time."""
         rows = self.pieces.get(self.minor, [])
         together = bool(rows) and max(len(r) for r in rows) < _SHORT_PIECE.value
         cut = {position: p for position, p in self.pieces.items() if not together or position != self.minor}
@@ -155,7 +155,7 @@ class _Regions:
     def _rows(
         self, module: Module, name: str, arrays: int, pieces: Mapping[Position, range], rows: Sequence[range]
     ) -> list[Phase] | None:
-        """Kernels in which the outer loops are shared by the pieces of a row."""
+        """Kernels in which the pieces of a row share the outer loops."""
         outer: list[Variable] | None = None
         known: dict[Position, Variable] = {}
         parts: list[tuple[list[Variable], list[Output]]] = []

@@ -1,7 +1,7 @@
 """Reductions over the minor dimension, row by row, with an epilogue that is computed while the row is in the cache.
 
-For each row the stages come one after the other: each reduces the row into registers, the last one stores what has the
-size of a row. What is expensive and needed by two stages is kept in a scratch row.
+The stages of a row follow one another: each reduces the row in registers, and the last one stores the results of the
+size of a row. Values that are expensive and used by two stages are kept in a scratch row.
 """
 
 from __future__ import annotations
@@ -54,57 +54,57 @@ from xlakit.ir.instruction import Instruction
 from xlakit.ir.traits import Expensive
 from xlakit.options import knob, times
 
-# A scratch row of at most so many bytes is on the stack.
+# A scratch row of at most this many bytes is on the stack.
 _STACK_BYTES = knob("rows.stack_bytes", 1 << 15, 0, 64)
-# Fewer rows than this, each long, are cut across.
+# Fewer rows than this, each long, are divided into parts.
 _FEW_ROWS = knob("rows.few_rows", 8, 0, 1000, tries=(0, 1000))
 _LONG_NANOSECONDS = knob("rows.long_nanoseconds", 50_000.0, 10.0)
-# Arrays of more bytes are not found in the last cache, which programs share with others.
+# Larger arrays are not expected in the last-level cache, which programs share with others.
 _FAR_BYTES = knob("rows.far_bytes", lambda: machine.current().l3 // 8, 0, tries=(times(0.25), times(4)))
-# Runs of fewer elements leave too many partial results; longer ones are fetched ahead, which ends at pages.
+# Shorter runs leave too many partial results; longer ones are prefetched by the processor, which stops at pages.
 _LEAST_RUN = knob("rows.least_run", 16, 2)
 _PAGE_BYTES = 4096
-# An iteration that costs more nanoseconds than this has enough to do for a processor.
+# An iteration that takes more nanoseconds than this keeps a processor busy by itself.
 _LONG_ITERATION = 0.6
 
 
 @dataclass(slots=True)
 class Stage:
-    """One pass over a row: what it reduces and what it stores."""
+    """One pass over a row: its reductions and its stores."""
 
     reducers: list[Reducer] = field(default_factory=list)
     stores: list[Output] = field(default_factory=list)
 
     @property
     def nodes(self) -> list[Node]:
-        """All that each iteration needs."""
+        """All nodes that an iteration needs."""
         return [n for f in self.reducers for n in f.inputs] + [n for o in self.stores for n in o.nodes]
 
     @property
     def cost(self) -> float:
-        """What an iteration costs, in nanoseconds."""
+        """The nanoseconds of an iteration."""
         return element_cost(self.nodes) + sum(reducer_cost(f.computation) for f in self.reducers)
 
 
 @dataclass(slots=True)
 class Plan:
-    """All stages of a row, and what is stored once for each row."""
+    """All stages of a row, and the outputs that are stored once for each row."""
 
     row_variables: list[Variable]
     inner_variables: list[Variable]
     stages: list[Stage]
     row_stores: list[Output]
-    # The element bytes of each scratch row.
+    # The bytes of an element of each scratch row.
     scratch: list[int]
 
     @property
     def nodes(self) -> list[Node]:
-        """All that a row needs, but for what its reducers begin with."""
+        """All nodes that a row needs, except the initial values of its reducers."""
         return [n for stage in self.stages for n in stage.nodes] + [n for o in self.row_stores for n in o.nodes]
 
 
 def emit_rows(module: Module, name: str, sources: dict[Instruction, Source], reduced: Reduced) -> Kernel | None:
-    """A kernel of rows; None where the fusion is none."""
+    """A kernel that reduces rows; None for fusions that it does not support."""
     try:
         plan = with_splits(lambda space: plan_rows(space, sources, reduced))
     except DeclinedError:
@@ -123,7 +123,7 @@ def emit_rows(module: Module, name: str, sources: dict[Instruction, Source], red
 
 
 def _parts(reduced: Reduced, plan: Plan, row: float, rows: int) -> int:
-    """Into how many parts rows are cut across, where they are few and long, or jump through memory; else 1."""
+    """The number of parts of each row: more than 1 if rows are few and long, or jump through memory."""
     stage, *more = plan.stages
     if more or stage.stores:
         return 1
@@ -136,9 +136,9 @@ def _parts(reduced: Reduced, plan: Plan, row: float, rows: int) -> int:
 
 
 def _jumps(plan: Plan, inner: Sequence[Group]) -> bool:
-    """Whether rows are short runs of an array beyond the caches, each run as far from the next as many rows are long.
+    """Whether rows are short runs of an array beyond the caches, with runs of other rows between two of a row.
 
-    Processors fetch ahead where runs follow each other, so the first runs of all rows are read before the second ones.
+    Processors prefetch consecutive runs, so the first runs of all rows are read before the second runs.
     """
     loads = [n for n in walk(plan.stages[0].nodes) if isinstance(n, Load)]
     if len(inner) < 2 or not plan.row_variables or bytes_of(loads) <= _FAR_BYTES.value:
@@ -152,7 +152,7 @@ def _jumps(plan: Plan, inner: Sequence[Group]) -> bool:
 
 
 def plan_rows(space: Space, sources: dict[Instruction, Source], reduced: Reduced) -> Plan:
-    """The stages of a row; raises DeclinedError where something is needed at another index than it is computed."""
+    """The stages of a row; raises DeclinedError if a value is needed at another index than it is computed."""
     loops = reduced.loops(space)
     full, row, row_variables = loops.full, loops.row, loops.outer
     inner = linear([full[d] for d in sorted(reduced.over)], tuple(reduced.sizes[d] for d in sorted(reduced.over)))
@@ -204,7 +204,7 @@ def _add_roots(stage: Stage, plan: Plan, tracer: Tracer, reduced: Reduced, full:
 
 
 def _expensive(reduced: Reduced, levels: Sequence[Sequence[Instruction]]) -> dict[int, list[Instruction]]:
-    """By stage, the instructions of full size that it should keep for later stages."""
+    """By stage, the instructions of full size whose values the stage should keep for later stages."""
     full = [root for root, _, shape in reduced.roots if shape.num_elements == math.prod(reduced.sizes)]
     needed: dict[Instruction, set[int]] = {}
     for stage, members in enumerate([*levels, full]):
@@ -239,14 +239,14 @@ def _write(module: Module, name: str, reduced: Reduced, plan: Plan, row: float, 
 
 
 def lanes_of_rows(plan: Plan, nodes: Sequence[Node], inner: Sequence[Group]) -> int:
-    """How many lanes the loops over a row have; 1 where LLVM is to make their vectors."""
+    """The lanes of the loops over a row; 1 if LLVM is to vectorize them."""
     if not inner or any(isinstance(n, Reduction) for n in walk(nodes)):
         return 1
     return min(lanes_of(inner[-1], s.nodes, s.stores, s.reducers) for s in plan.stages)
 
 
 def _write_parts(module: Module, name: str, reduced: Reduced, plan: Plan, parts: int, cost: float) -> Phase:
-    """Each task reduces a part of the range of every row."""
+    """The phase in which each task reduces a part of the range of every row."""
     (stage,) = plan.stages
     nodes = stage.nodes + [n for f in stage.reducers for n in f.initial]
     outer, *inner = merged(plan.inner_variables, indices_of(nodes))
@@ -274,7 +274,7 @@ def _write_parts(module: Module, name: str, reduced: Reduced, plan: Plan, parts:
 
 
 def acquire_rows(fn: Function, emitter: Emitter, sizes: Sequence[int]) -> Callable[[], None]:
-    """Make room for the scratch rows; gives what ends their life."""
+    """Allocate the scratch rows; gives the function that writes their release."""
     total = sum(-(-size // 64) * 64 for size in sizes)
     if not total:
         return lambda: None
@@ -296,7 +296,7 @@ def _release(fn: Function, scratch: Value) -> None:
 
 
 def write_row(emitter: Emitter, plan: Plan, inner: Sequence[Group]) -> None:
-    """All stages of the row that the emitter's variables stand at."""
+    """All stages of the row at the current values of the emitter's variables."""
     known = frozenset(plan.row_variables)
     for stage in plan.stages:
         initial = [emitter.value(n) for f in stage.reducers for n in f.initial]
@@ -313,7 +313,7 @@ def write_row(emitter: Emitter, plan: Plan, inner: Sequence[Group]) -> None:
 def pass_over(
     emitter: Emitter, stage: Stage, levels: Sequence[Level], running: list[Scalar], known: frozenset[Variable]
 ) -> list[Scalar]:
-    """The loops of one stage; gives what its reductions end with."""
+    """The loops of one stage; gives the final values of its reductions."""
     if not levels:
         return _iteration(emitter, stage, running)
     level, *rest = levels
@@ -341,7 +341,7 @@ def _pass(
     carried = [v for r in running for v in parts(r)]
     fn = emitter.fn
     hints = _interleaving(stage, level) if carried and not rest else ()
-    # The sums would have to be carried from strip to strip.
+    # The running values would have to be carried from strip to strip.
     outputs = stage.stores if not rest and not carried else ()
     with non_temporal(emitter, level, outputs) as level:
         if emitter.lanes > 1 and not rest:
@@ -369,7 +369,7 @@ def _iterations_in_lanes(emitter: Emitter, stage: Stage, level: Level, running: 
 
 
 def _interleaving(stage: Stage, level: Level) -> Sequence[str]:
-    """How many steps of a reduction should be under way: long iterations fill processor and registers sooner."""
+    """The number of interleaved reduction steps: long iterations fill the processor and its registers sooner."""
     return DOUBLED if element_cost(stage.nodes, level.group.variables) > _LONG_ITERATION else INTERLEAVED
 
 

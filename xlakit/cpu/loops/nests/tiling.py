@@ -1,7 +1,7 @@
-"""Loop nests that read across memory: where the innermost loop of the results jumps through an operand.
+"""Loop nests that read across memory: the innermost loop of the results jumps through an operand.
 
-Such a nest goes tile by tile. What it reads with jumps is first copied, transposed in registers, into a buffer that
-stays in the first-level cache; the loops of the tile then run along memory, both where they read and where they write.
+Such a nest runs tile by tile. Operands read with jumps are first copied, transposed in registers, into a buffer that
+stays in the first-level cache; the loops of the tile then run along memory both in reads and in writes.
 """
 
 from __future__ import annotations
@@ -32,22 +32,22 @@ from xlakit.dataclass import dataclass
 from xlakit.options import knob, times
 from xlakit.passes.analysis.cost_model import cost_model
 
-# The buffers of all tiles together stay in the first cache, beside the lines that are read and written.
+# All buffers of a tile stay in the first-level cache, beside the lines that are read and written.
 _BUFFER_BYTES = knob("tiling.buffer_bytes", lambda: machine.current().l1 // 2, 1024, tries=(times(0.5), times(2)))
 _RUN_BYTES = knob("tiling.run_bytes", 256, 64)
 _MOST_RUN = knob("tiling.most_run", 128, 32)
 # Tiles begin at multiples of this.
 _UNIT = 32
-# Dimensions that are shorter than this are written out in the loop over the other one.
+# Shorter dimensions are unrolled in the loop over the other dimension.
 SHORT = knob("tiling.short", 8, 1, 30)
 _LEAST_ELEMENTS = knob("tiling.least_elements", 512, 1)
-# Cycles in which an element is copied into the buffer.
+# Cycles to copy an element into the buffer.
 _STAGING_CYCLES = 1.2
 
 
 @dataclass(frozen=True, slots=True)
 class Crossing:
-    """A nest whose innermost loop ``inner`` jumps, while some operand is contiguous along ``across``."""
+    """A nest whose innermost loop ``inner`` jumps through some operands, which are contiguous along ``across``."""
 
     outer: tuple[Group, ...]
     across: Group
@@ -56,7 +56,7 @@ class Crossing:
 
     @staticmethod
     def of(groups: Sequence[Group], nodes: Sequence[Node], offsets: Sequence[Affine]) -> Crossing | None:
-        """How a nest reads across memory; None where it does not."""
+        """The crossing of a nest that reads across memory; None for other nests."""
         if len(groups) < 2 or math.prod(g.extent for g in groups) < _LEAST_ELEMENTS.value:
             return None
         all_nodes = list(walk(nodes))
@@ -79,7 +79,7 @@ class Crossing:
 
     @property
     def is_short(self) -> bool:
-        """Whether one of the two dimensions is so short that it is written out."""
+        """Whether one of the two dimensions is so short that it is unrolled."""
         return min(self.across.extent, self.inner.extent) <= SHORT.value
 
     def reordered(self) -> list[Group]:
@@ -113,19 +113,19 @@ def _always_computed(nodes: Iterable[Node]) -> Iterator[Node]:
 
 @dataclass(frozen=True, slots=True)
 class _Cut:
-    """How a dimension is cut into blocks of about ``size`` elements, all but the last at whole units."""
+    """The division of a dimension into blocks of about ``size`` elements, which begin at whole units."""
 
     extent: int
     size: int
 
     @property
     def units(self) -> int:
-        """How many whole units there are; what is over belongs to the last."""
+        """The number of whole units; the elements beyond belong to the last block."""
         return max(1, self.extent // _UNIT)
 
     @property
     def blocks(self) -> int:
-        """How many blocks there are."""
+        """The number of blocks."""
         return -(-self.units // max(1, self.size // _UNIT))
 
     @property
@@ -134,7 +134,7 @@ class _Cut:
         return min(self.extent, -(-self.units // self.blocks) * _UNIT + _UNIT - 1)
 
     def bounds(self, fn: Function, number: Value) -> tuple[Value, Value]:
-        """Where a block begins and ends."""
+        """The begin and end of a block."""
         if self.blocks == 1:
             return fn.i64(0), fn.i64(self.extent)
         begin = (number * self.units).integer("udiv", self.blocks) * _UNIT
@@ -160,7 +160,7 @@ def tiled_kernel(
 
 
 class _Tiled:
-    """The tiles of one nest, and their code."""
+    """The tiles of one nest: their sizes and their code."""
 
     def __init__(self, crossing: Crossing, nodes: list[Node], outputs: list[Output]) -> None:
         self.crossing = crossing
@@ -172,7 +172,7 @@ class _Tiled:
         self.along = _Cut(crossing.inner.extent, run)
         self.across = _Cut(crossing.across.extent, min(_MOST_RUN.value, depth))
         self.tasks = math.prod(g.extent for g in crossing.outer) * self.along.blocks * self.across.blocks
-        # A copy of each staged operand, and nothing else: whole vectors go to the results.
+        # The outputs are only copies of staged operands, so that whole vectors are stored to the results.
         self.copies = all(o.node in crossing.staged for o in outputs) and all(_is_plain(o.offset) for o in outputs)
         self.is_non_temporal = self.copies and all(self._may_bypass_caches(o) for o in outputs)
 
@@ -189,12 +189,12 @@ class _Tiled:
         return self.stride(node) * self.across.most * node.kind.byte_width
 
     def stride(self, node: Load) -> int:
-        """How far the columns of a buffer are apart, in elements: whole vectors, and no power of two."""
+        """The distance of a buffer's columns in elements: whole vectors, one more than needed, against conflicts."""
         vector_length = max(1, VECTOR_BYTES // node.kind.byte_width)
         return (-(-self.along.most // vector_length) + 1) * vector_length
 
     def write(self, emitter: Emitter, task: Value, buffers: Sequence[Value]) -> None:
-        """One tile."""
+        """Write the code of one tile."""
         fn, crossing = emitter.fn, self.crossing
         number = task
         across = self.across.bounds(fn, number.integer("urem", self.across.blocks))
@@ -217,7 +217,7 @@ class _Tiled:
             self._compute(emitter, buffers, (along[0], across[0]), sizes, known)
 
     def _tile_offset(self, emitter: Emitter, offset: Affine, start: tuple[Value, Value]) -> Value:
-        """An offset at the beginning of the tile."""
+        """The value of an offset at the beginning of the tile."""
         with emitter.scope():
             emitter.bind_group(self.crossing.inner, start[0])
             emitter.bind_group(self.crossing.across, start[1])

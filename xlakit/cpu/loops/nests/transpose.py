@@ -1,4 +1,4 @@
-"""Transposing a small block of memory, in registers."""
+"""Transposition of a small block of memory, in registers."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ from collections.abc import Sequence
 from xlakit.cpu.llvm import I64, PTR, VOID, Effort, Function, Module, Type, Value, integer, vector
 from xlakit.cpu.llvm.promises import NO_INLINE
 
-# A 128-bit lane: what registers of any width are made of.
+# Registers of any width consist of 128-bit lanes.
 _LANE_BYTES = 16
-# Square blocks of so many elements, by the bytes of an element.
+# The elements along a side of square blocks, by the bytes of an element.
 _SQUARE = {1: 16, 2: 8, 4: 8, 8: 4}
 
 
 def block_transposer(module: Module, width: int) -> Function:
     """``void(ptr source, i64 source_stride, ptr target, i64 target_stride, i64 rows, i64 columns)``.
 
-    Copies element (row, column) of the source to (column, row) of the target. Strides, those of rows in the source and
-    of columns in the target, count elements, which are of ``width`` bytes; the two may not overlap.
+    Copies element (row, column) of the source to (column, row) of the target. The strides (of rows in the source, of
+    columns in the target) count elements of ``width`` bytes. Source and target may not overlap.
     """
     name = f"transpose_block_{8 * width}"
     if name in module.functions:
@@ -46,7 +46,7 @@ def _by_elements(fn: Function, width: int) -> None:
 
 
 def _by_squares(fn: Function, width: int, square: int) -> None:
-    """The last squares of a row or a column reach back over those before them, where sizes are no multiples."""
+    """If sizes are no multiples, the last squares of a row or a column overlap those before them."""
     source, source_stride, target, target_stride, rows, columns = fn.parameters
     element = integer(8 * width)
     row_type = vector(element, square)
@@ -82,10 +82,10 @@ def transposed(fn: Function, rows: Sequence[Value]) -> list[Value]:
 
 
 def _transposed_lanes(fn: Function, rows: Sequence[Value], lane: int) -> list[Value]:
-    """Within each lane, the columns of the square that the rows have there.
+    """Within each lane, the columns of the square of which the rows are there.
 
-    Interleaving the first half of the rows with the second one turns the bits of an element's position by one: after as
-    many times as a row number has bits, rows and columns are exchanged.
+    Interleaving the first half of the rows with the second half rotates the bits of an element's position by one; after
+    as many times as a row number has bits, rows and columns are exchanged.
     """
     found = list(rows)
     for _ in range(lane.bit_length() - 1):
