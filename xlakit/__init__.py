@@ -1,7 +1,7 @@
 """XLA in Python: HLO programs built, read, checked, run and converted.
 
-Everything that this package offers is listed in :mod:`xlakit.face`. A name is imported when it is asked for first, so
-that ``import xlakit`` costs nothing, and a program nothing but what it uses.
+All public names are listed in :mod:`xlakit.face`. A name is imported at its first use, so that ``import xlakit`` costs
+nothing, and a program loads only what it uses.
 """
 
 from __future__ import annotations
@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
 
-# Old names of what the package offers, which work for one more version.
+# Old public names, which work for one more version.
 _RENAMED = {"World": "ExecutionContext"}
 
-# What _pages() has found.
+# The result of _pages(), once it is known.
 _found_pages: dict[str, str] = {}
 
 if TYPE_CHECKING:
     from xlakit.face import *  # noqa: F403
 else:
-    # Type checkers do not see this function: to them it would say that every name is there.
+    # Type checkers do not see this function: it would tell them that every name exists.
     def __getattr__(name: str) -> Any:
         if name == "__all__":  # what `from xlakit import *` asks for
             return _offered()
@@ -28,7 +28,7 @@ else:
         from importlib import import_module
 
         if _is_module(name):
-            # `from xlakit import options` asks here before it imports: that is no reason to load all that is offered.
+            # `from xlakit import options` asks here before it imports the module: that must not load all public names.
             return import_module(f"xlakit.{name}")
         if name in _RENAMED:
             from xlakit.deprecation import warn_renamed
@@ -51,7 +51,7 @@ def _is_module(name: str) -> bool:
 
 
 def _meant(name: str) -> str:
-    """Suggestions for an unknown name: XLA's name of an operation, or nearly one of ours."""
+    """Suggestions for an unknown name: the name here of XLA's operation, or a similar name."""
     import re
     from difflib import get_close_matches
 
@@ -66,12 +66,12 @@ def __dir__() -> list[str]:
 
 
 def _offered() -> list[str]:
-    """The names that the package offers."""
+    """The public names of the package."""
     return sorted(_pages())
 
 
 def _pages() -> dict[str, str]:
-    """By name, the module that it comes from, as the file of all names says."""
+    """The module of each public name, from the source of face.py."""
     if not _found_pages:
         import ast
         from importlib.resources import files

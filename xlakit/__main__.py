@@ -6,7 +6,7 @@ import sys
 def main() -> int:
     """Run the command line; gives the exit status."""
     try:
-        # Importing it takes a moment, in which Ctrl-C ends the command as it does later.
+        # Imported inside of the block: Ctrl-C during the import ends the command like later ones.
         from xlakit.tools import cli
 
         return cli.main()

@@ -117,14 +117,14 @@ _WORDS: dict[object, tuple[str, str]] = {
 
 
 _HINTS: dict[object, str] = {}
-# Classes whose values can be iterated, but count as one where a sequence is wanted.
+# Classes whose values can be iterated, but are not accepted as sequences.
 _SINGLE: set[type] = set()
 
 
 def name_type(kind: type, one: str, many: str, hint: str = "", *, is_sequence: bool = True) -> None:
     """Register the name of a class in errors, singular and plural, and a hint how to make an instance.
 
-    is_sequence: whether a value that can be iterated may be given where a sequence is wanted.
+    is_sequence: whether an instance that can be iterated is accepted as a sequence.
     """
     _WORDS[kind], _HINTS[kind] = (one, many), hint
     if not is_sequence:
@@ -135,7 +135,7 @@ def name_type(kind: type, one: str, many: str, hint: str = "", *, is_sequence: b
 
 
 def _elements(value: object, wanted: str) -> tuple[object, ...]:
-    """The elements of a list, tuple, range, array, generator or the like: not of what has no order."""
+    """The elements of a list, tuple, range, array, generator or the like; sets and other unordered values are unfit."""
     if isinstance(value, (list, tuple)):
         return tuple(cast("Sequence[object]", value))
     refused = isinstance(value, (str, bytes, bytearray, Set, Mapping)) or not isinstance(value, Iterable)
@@ -198,7 +198,7 @@ def _fixed(elements: Sequence[_Type]) -> _Type:
 
 def _either(hints: Sequence[Any]) -> _Type:
     members = [(hint, _type(hint)) for hint in hints]
-    # What is one of the members already stays what it is; np.float64 is not to become a float where both will do.
+    # A value that is of one of the members is not converted: np.float64 does not become a float if both are accepted.
     exact = {hint for hint in hints if isinstance(hint, type)}
     kinds = tuple(hint for hint in exact - {int, float, bool, str, object} if not dataclasses.is_dataclass(hint))
     # Numbers of any type are called a number.
@@ -231,7 +231,8 @@ def _listed(words: Iterable[str]) -> str:
 
 
 def _is_instance(value: object, kind: type) -> bool:
-    # From Python 3.12 on, isinstance of a Protocol does not see what __getattr__ finds, as that of a wrapper.
+    # From Python 3.12 on, isinstance of a Protocol does not see attributes that __getattr__ finds, as those of a
+    # wrapper.
     members: Iterable[str] = getattr(kind, "__protocol_attrs__", ())
     return isinstance(value, kind) or (bool(members) and all(hasattr(value, name) for name in members))
 
@@ -249,7 +250,7 @@ def _instance(kind: type) -> _Type:
             known.add(type(value))
         return value
 
-    # A plain record is as good as its fields; a class with a check of its own has made it.
+    # A plain record is checked field by field; a class with __post_init__ has checked its fields itself.
     if not dataclasses.is_dataclass(kind) or hasattr(kind, "__post_init__"):
         return _Type(one, many, convert)
     return _Type(one, many, lambda value: _record(kind, convert(value)))
@@ -282,7 +283,7 @@ def _callable(value: object) -> object:
 
 
 def _type(hint: Any) -> _Type:
-    """The type that an annotation says."""
+    """The type of an annotation."""
     origin, inside = typing.get_origin(hint), typing.get_args(hint)
     if hint in _PLAIN:
         return _PLAIN[hint]
@@ -307,7 +308,7 @@ _VARIABLE = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 
 
 class Parameters:
-    """The parameters of a function: what a call gives, converted. The annotations are read at the first call."""
+    """The parameters of a function, which convert the arguments of calls. Annotations are read at the first."""
 
     def __init__(self, function: Callable[..., object]) -> None:
         self._function = function
@@ -328,7 +329,7 @@ class Parameters:
 
     @functools.cached_property
     def _required(self) -> int:
-        """How many positional arguments a call without names has at least; more than it may have if that is none."""
+        """The least number of arguments of a call without names; more than there can be if a name is required."""
         parameters = self._signature.parameters.values()
         required = [p for p in parameters if p.default is p.empty and p.kind not in _VARIABLE]
         keyword_only = any(p.kind is inspect.Parameter.KEYWORD_ONLY for p in required)
@@ -340,7 +341,7 @@ class Parameters:
         return (found[0], self._types[found[0]]) if found else ("", _PLAIN[Any])
 
     def check_call(self, args: Sequence[object], named: Mapping[str, object]) -> None:
-        """Raise ArgumentError where a call gives too many arguments or too few, or one of an unknown name."""
+        """Raise ArgumentError for a call with too many or too few arguments, or one of an unknown name."""
         try:
             self._signature.bind(*args, **named)
         except TypeError as error:
@@ -369,7 +370,7 @@ def _convert(name: str, kind: _Type, value: object) -> object:
 
 
 def converting(function: Callable[_P, _R]) -> Callable[_P, _R]:
-    """Convert the arguments of every call of a function by its annotations; raises ArgumentError where one is unfit."""
+    """Convert the arguments of every call of a function by its annotations; raises ArgumentError for unfit ones."""
     parameters = Parameters(function)
 
     @functools.wraps(function)
@@ -381,7 +382,7 @@ def converting(function: Callable[_P, _R]) -> Callable[_P, _R]:
 
 
 def explaining(function: Callable[_P, _R]) -> Callable[_P, _R]:
-    """As :func:`converting`, but only a call that fails has its arguments looked at: for what is called very often."""
+    """As :func:`converting`, but only if a call fails, to explain it: for functions that are called very often."""
     parameters = Parameters(function)
 
     @functools.wraps(function)
@@ -400,7 +401,7 @@ def explaining(function: Callable[_P, _R]) -> Callable[_P, _R]:
 
 
 def constructing(kind: type[_T]) -> type[_T]:
-    """Make a call of a class that fails because of the number or the types of its arguments an ArgumentError."""
+    """Let failures of a class's constructor, by the number or types of its arguments, raise ArgumentError."""
     init: Any = kind.__init__
     parameters = Parameters(init)
 
@@ -427,7 +428,7 @@ _cached_type = functools.cache(_type)
 
 
 def all_of(kind: type, values: object) -> bool:
-    """Whether this is a tuple of such values and needs no conversion."""
+    """Whether ``values`` is a tuple of values of this very type, and needs no conversion."""
     if type(values) is not tuple:
         return False
     for value in cast("tuple[object, ...]", values):  # noqa: SIM110 - all() takes twice as long, for every shape

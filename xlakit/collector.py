@@ -11,11 +11,11 @@ from typing import Final
 
 # By default a collection runs after each 700 allocations, and a full one now and then. With JAX and its libraries there
 # are half a million objects, and a full collection takes as long as compiling a small program. A compilation leaves
-# little garbage in cycles; that of a long one is collected after so many objects.
+# little garbage in cycles; during a long one, collections run after this many allocations.
 _THRESHOLDS: Final = (100_000, 50, 100)
-# After the import of so many modules all objects count as old.
+# After the import of this many modules, all objects are treated as old.
 _MANY_MODULES: Final = 20
-# Python 3.12 starts with some hundred frozen objects. Before a fork, programs freeze all that they have: thousands.
+# Python 3.12 starts with some hundred frozen objects. Programs that fork freeze all that they have before: thousands.
 _MOST_FROZEN_AT_START: Final = 1_000
 
 _lock = threading.Lock()
@@ -47,13 +47,13 @@ def collecting_less() -> Generator[None]:
 
 
 def _make_old() -> None:
-    """Let all objects count as old, as if they had outlived collections.
+    """Move all objects to the oldest generation, as if they had outlived collections.
 
-    Modules stay. The collector would find that out by collections of what is new, and then run a full one the sooner,
-    which looks at half a million objects of JAX and its libraries. What else is new here, and garbage, is found by the
+    Modules stay. The collector would find that out by collecting the young objects, and then run a full collection
+    sooner, over half a million objects of JAX and its libraries. Other new objects that are garbage are found by the
     next full collection.
     """
-    # Objects that are frozen already, as before a fork, would not be frozen any more.
+    # Objects that are frozen already, as before a fork, must stay frozen.
     if gc.get_freeze_count() < _MOST_FROZEN_AT_START:
         gc.freeze()
         gc.unfreeze()

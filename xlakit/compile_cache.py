@@ -87,7 +87,7 @@ def is_enabled() -> bool:
 
 
 def directory() -> Path | None:
-    """Where the entries are; None where the system has no folder for them."""
+    """The directory of the entries; None if the system has none for them."""
     chosen = os.environ.get("XLAKIT_CACHE_DIR")
     if chosen:
         return Path(chosen)
@@ -100,7 +100,7 @@ def directory() -> Path | None:
 
 
 def size_limit() -> int:
-    """How many bytes all entries may have. Raises ArgumentError where XLAKIT_CACHE_LIMIT is no number of bytes."""
+    """The most bytes of all entries. Raises ArgumentError if XLAKIT_CACHE_LIMIT is no number of bytes."""
     text = os.environ.get("XLAKIT_CACHE_LIMIT") or _DEFAULT_LIMIT
     number, unit = (text[:-1], _UNITS[text[-1].upper()]) if text[-1].upper() in _UNITS else (text, 1)
     if not number.isdecimal():
@@ -161,7 +161,7 @@ def discard(key: str, reason: str) -> None:
 
 
 def clear() -> int:
-    """Remove all entries; gives how many there were."""
+    """Remove all entries; gives their number."""
     folder = directory()
     removed = 0
     for file in [] if folder is None else _files(folder):
@@ -170,7 +170,7 @@ def clear() -> int:
 
 
 def usage() -> Usage | None:
-    """How many entries there are, and how large; None where the system has no folder for them."""
+    """The number and the size of all entries; None if the system has no directory for them."""
     folder = directory()
     if folder is None:
         return None
@@ -195,7 +195,7 @@ def _is_private(folder: Path) -> bool:
 
 def _read(path: Path) -> bytes:
     """The bytes of a file that only this user can write; marks it as used."""
-    # A pipe must not be waited for.
+    # Reading must not wait for a pipe.
     descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
     try:
         found = os.fstat(descriptor)
@@ -225,7 +225,7 @@ def _write(folder: Path, name: str, data: bytes) -> None:
 
 
 def _evict(folder: Path, limit: int, keep: str) -> None:
-    """Remove what was used least recently until nine tenths of the limit are left, and abandoned files."""
+    """Remove the least recently used entries until nine tenths of the limit are used, and abandoned files."""
     found: list[tuple[float, int, str]] = []
     now = time.time()
     for file in _files(folder):
@@ -246,7 +246,7 @@ def _evict(folder: Path, limit: int, keep: str) -> None:
 
 
 def _files(folder: Path) -> Iterator[os.DirEntry[str]]:
-    """Our files in a directory: entries, and those that are being written."""
+    """Our files in a directory: entries, and files that are being written."""
     if folder.is_dir():
         with os.scandir(folder) as found:
             for file in found:

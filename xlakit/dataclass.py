@@ -17,19 +17,19 @@ from typing import Any, Final, TypeVar, dataclass_transform, overload
 
 _T = TypeVar("_T")
 _Made = dataclasses.Field[Any]
-# The annotations of what is no field begin with this.
+# The annotations of class variables begin with this.
 _OF_CLASS: Final = "ClassVar"
 
 
 @dataclasses.dataclass(init=False, repr=False, eq=False)  # noqa: TID251
 class _Usual:
-    """Has what the standard decorator leaves in classes of which it makes no methods."""
+    """Has the attributes that the standard decorator sets in classes without making methods."""
 
     field: int
 
 
 _FIELD: Final = vars(_Usual)["__dataclass_fields__"]["field"]._field_type
-# Stands for an argument that is not given, where the default is made anew for each instance.
+# Stands for an argument that is not given, if a factory makes its default for each instance.
 _NOT_GIVEN: Final = object()
 
 
@@ -87,7 +87,7 @@ def _made(cls: type[_T], *, frozen: bool, eq: bool, slots: bool, kw_only: bool) 
 
 
 def _with_fields(cls: type[_T], own: dict[str, Any], *, kw_only: bool) -> tuple[type[_T], Sequence[_Made]]:
-    """The class with what :mod:`dataclasses` looks for in classes, and its fields."""
+    """The class with the attributes that :mod:`dataclasses` looks up in classes, and its fields."""
     made: Any = cls
     annotations: dict[str, Any] = own.get("__annotations__", {})
     if not all(map(_is_usual, annotations.values())):
@@ -109,7 +109,7 @@ def _with_fields(cls: type[_T], own: dict[str, Any], *, kw_only: bool) -> tuple[
 
 
 def _is_usual(annotation: object) -> bool:
-    """Whether an annotation is that of a field, or of a variable of the class, at the first look."""
+    """Whether the text of an annotation shows that it is one of a plain field or of a class variable."""
     if not isinstance(annotation, str):
         return False
     return "InitVar" not in annotation and "KW_ONLY" not in annotation and annotation.find("ClassVar") in (-1, 0)
@@ -134,7 +134,7 @@ def _field(cls: type, name: str, kind: str, given: Any, *, kw_only: bool) -> _Ma
 
 
 def _with_slots(cls: type[_T], fields: Sequence[_Made]) -> type[_T]:
-    """The class again, with slots for those of its fields that its bases have no slots for."""
+    """The class made again, with slots for those of its fields that its bases have no slots for."""
     members = {name: value for name, value in vars(cls).items() if name not in ("__dict__", "__weakref__")}
     names = [f.name for f in fields]
     inherited = {slot for base in cls.__mro__[1:-1] for slot in vars(base).get("__slots__", ())}
@@ -147,14 +147,14 @@ def _with_slots(cls: type[_T], fields: Sequence[_Made]) -> type[_T]:
 
 
 class _Later:
-    """A method that is compiled when it is first looked up, and then takes this one's place in its class."""
+    """A method that is compiled when it is first looked up, and then replaces this object in its class."""
 
     def __init__(self, name: str, compile: Callable[[type], Callable[..., Any]]) -> None:
         self._name, self._compile = name, compile
         self._method: Any = None
 
     def __get__(self, instance: object, owner: type) -> Any:
-        # A class that inherits the method looks it up, too. Where another thread has replaced this one since the lookup
+        # A class that inherits the method looks it up, too. If another thread has replaced this object since the lookup
         # began, no class has it any more.
         declaring = next((cls for cls in owner.__mro__ if vars(cls).get(self._name) is self), None)
         if declaring is not None:
@@ -166,7 +166,7 @@ class _Later:
 def _compiled(
     cls: type, name: str, parameters: Sequence[str], body: Sequence[str], names: dict[str, Any]
 ) -> Callable[..., Any]:
-    """A method of a class from its source, which sees the names of its module, and others."""
+    """A method of a class, compiled from source that can use the names of the class's module, and ``names``."""
     lines = "".join(f"\n  {line}" for line in body or ["pass"])
     source = f"def make({', '.join(names)}):\n def {name}({', '.join(parameters)}):{lines}\n return {name}"
     found: dict[str, Any] = {}
@@ -229,12 +229,12 @@ def _tuple(owner: str, names: Sequence[str]) -> str:
 def _representation(cls: type, shown: Sequence[str], *, frozen: bool) -> Callable[..., Any]:
     values = ", ".join(f"{name}={{self.{name}!r}}" for name in shown)
     method = _compiled(cls, "__repr__", ["self"], [f'return f"{{self.__class__.__qualname__}}({values})"'], {})
-    # What was there when an object was made does not hold the object, unless it can change.
+    # The fields of a frozen object were made before it, and cannot contain it; other objects may contain themselves.
     return method if frozen else reprlib.recursive_repr()(method)
 
 
 def _refusals(names: frozenset[str]) -> tuple[Callable[..., Any], Callable[..., Any]]:
-    """The ``__setattr__`` and ``__delattr__`` of a class whose fields stay as they are."""
+    """The ``__setattr__`` and ``__delattr__`` of a class whose fields cannot be changed."""
 
     def __setattr__(self: object, name: str, value: object) -> None:  # noqa: N807
         if name in names or "__setattr__" in vars(type(self)):

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from types import TracebackType
 from typing import Any, NamedTuple, Self
 
-# A limit above the lines of an error with many operands, and below a screen.
+# The longest line of an error: longer than lines with many operands, and shorter than a screen.
 _LONGEST_LINE = 2000
 
 
@@ -76,7 +76,7 @@ class XlakitError(Exception):
 
     @property
     def headline(self) -> str:
-        """The rule that is broken, behind the operation where that is known: the first line of the error."""
+        """The first line of the error: the operation, if it is known, and the rule that is broken."""
         return f"{self.operation}: {self.rule}" if self.operation else self.rule
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -124,7 +124,7 @@ def _again(kind: type[XlakitError], args: tuple[Any, ...]) -> XlakitError:
 
 
 def _shortened(line: str) -> str:
-    """A line without its middle, if it is as long as a list of thousands makes it."""
+    """A line without its middle, if it is as long as a list of thousands of elements makes it."""
     return line if len(line) <= _LONGEST_LINE else f"{line[: _LONGEST_LINE // 2]} ... {line[-_LONGEST_LINE // 4 :]}"
 
 

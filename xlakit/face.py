@@ -1,8 +1,8 @@
-"""The names that ``xlakit`` offers, each with the page that it comes from.
+"""The public names of ``xlakit``, each imported from its module.
 
-``import xlakit as xla`` gives all of them as ``xla.<name>``. Type checkers read this file; the package finds here where
-a name comes from, and imports that page alone. Each name is imported ``as`` itself: that is how type checkers know that
-it is offered on, and not for this file alone.
+``import xlakit as xla`` gives all of them as ``xla.<name>``. Type checkers read this file; the package finds here the
+module of a name, and imports only this module. Each name is imported ``as`` itself, which tells type checkers that it
+is public.
 """
 
 from xlakit.api import compile as compile, register_backend as register_backend

@@ -1,7 +1,7 @@
-"""The link between the processes that a program runs on: what a collective between them takes.
+"""The link between the processes that a program runs on, which determines the cost of collectives between them.
 
-All processes of a program know the same link, whatever their machines are: which collectives become one depends on it,
-and they must do so alike everywhere.
+All processes of a program use the same link, whatever their machines are: which collectives are combined depends on
+it, and must be the same everywhere.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from xlakit.dataclass import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """A collective takes alpha + beta n nanoseconds for the n bytes that a device sends.
+    """The cost of a collective: alpha + beta n nanoseconds for the n bytes that a device sends.
 
-    The defaults are what two processes of one machine took: Python in both, and copies of the bytes.
+    The defaults were measured with two processes of one machine: Python in both, and copies of the bytes.
     """
 
     alpha: float = 500_000.0
@@ -26,15 +26,16 @@ class Link:
 
 
 USUAL = Link()
-# A collective by a message and its answer, and its bytes by those of a message: it packs, waits, unpacks and combines.
+# The cost of a collective in messages with their answers, and of a byte in bytes of messages: a collective packs,
+# waits, unpacks and combines.
 _ALPHAS, _BETAS = 2.5, 2.5
 _LEAST_ALPHA, _LEAST_BETA = 1_000.0, 1 / 64
 
 
 def fitted(empty: float, full: float, bytes: int) -> Link:
-    """The link, from the nanoseconds that a message and its answer take, an empty one and one of so many bytes.
+    """The link for which a message and its answer take these nanoseconds, an empty one and one of ``bytes`` bytes.
 
-    Rounded to powers of two, so that programs that were compiled for it before are found in the compile cache.
+    Its numbers are rounded to powers of two, so that programs compiled for it before are found in the compile cache.
     """
     alpha = max(_LEAST_ALPHA, _ALPHAS * empty)
     beta = max(_LEAST_BETA, _BETAS * (full - empty) / bytes)
@@ -45,7 +46,7 @@ _current: ContextVar[Link | None] = ContextVar("xlakit_link", default=None)
 
 
 def current() -> Link | None:
-    """The link for which a program is compiled; None for one whose devices are all in this process."""
+    """The link for which a program is compiled; None if all its devices are in this process."""
     return _current.get()
 
 

@@ -51,12 +51,12 @@ _TELLING = frozenset(
     ]
 )
 _KIB: Final = 1 << 10
-# Sizes of the first cache for data, the second and the last one, by family: what most processors of the last ten years
-# have at least.
+# The bytes of the first-level data cache, the second-level and the last-level cache, by family: most processors of the
+# last ten years have at least these.
 _CACHES = {"x86": (32 * _KIB, 512 * _KIB, 16384 * _KIB), "arm": (64 * _KIB, 512 * _KIB, 8192 * _KIB)}
-# Rates that are used if they were not measured, by family and by the names in ``measured``: a cycle, fused products and
-# sums, bytes read from each cache and from memory, and copied, in a nanosecond each; a page fault. Those of desktop and
-# server processors with vectors of 32 bytes on x86, of 16 on Arm.
+# Rates that are used if they were not measured, by family and by the names in ``measured``: the nanoseconds of a cycle;
+# fused multiply-adds, bytes read from each cache and from memory, and bytes copied, per nanosecond; the nanoseconds of
+# a page fault. They are those of desktop and server processors with vectors of 32 bytes on x86, of 16 on Arm.
 _RATES: dict[str, Mapping[str, float]] = {
     "x86": {
         "cycle_nanoseconds": 0.25,
@@ -72,7 +72,7 @@ _RATES: dict[str, Mapping[str, float]] = {
     },
 }
 _RATES["arm"] = {**_RATES["x86"], "fused_per_nanosecond_f32": 32.0, "fused_per_nanosecond_f64": 16.0}
-# Waking a thread that waits in the kernel: two switches, and a cache that another core has written to.
+# To wake a thread that waits in the kernel: two switches, and cache lines that another core has written.
 _WAKE_NANOSECONDS = 10_000.0
 
 
@@ -80,11 +80,11 @@ _WAKE_NANOSECONDS = 10_000.0
 class Machine:
     """The properties of a machine that generated code depends on.
 
-    threads: processors that this process may run on. l1, l2: bytes of a core's caches for data. l3: bytes of the last
-    cache, which cores share; where there is no third one, the second's. wake_nanoseconds: from when a thread that
-    sleeps is woken until it runs. processor: its name. vector_bytes: the width of its vectors, 0 where that is not
-    known. extensions: of its instruction set, by LLVM's names. measured: numbers that were measured, by names that say
-    what they count; :meth:`rate` gives them.
+    threads: the processors that this process may run on. l1, l2: the bytes of a core's data caches. l3: the bytes of
+    the last-level cache, which cores share; those of the second level if there is no third. wake_nanoseconds: the time
+    from waking a thread that sleeps until it runs. processor: its name. vector_bytes: the width of its vectors; 0 if it
+    is not known. extensions: of its instruction set, by LLVM's names. measured: measured rates, by names that say their
+    units; :meth:`rate` gives them.
     """
 
     threads: int
@@ -98,16 +98,16 @@ class Machine:
     measured: Mapping[str, float] = field(default_factory=dict[str, float])
 
     def rate(self, name: str) -> float:
-        """A number of ``measured``, or that of the table where it was not measured."""
+        """A number of ``measured``, or of the table if it was not measured."""
         return self.measured.get(name) or _RATES[_family()][name]
 
     @property
     def cycle(self) -> float:
-        """Nanoseconds of a cycle."""
+        """The nanoseconds of a cycle."""
         return self.rate("cycle_nanoseconds")
 
     def bandwidth(self, bytes: float) -> float:
-        """Bytes a nanosecond that a core reads again and again of so many bytes: of the cache that they fit into."""
+        """The bytes per nanosecond that a core reads of so many bytes repeatedly: of the cache that they fit into."""
         for name in ("l1", "l2", "l3"):
             if bytes <= getattr(self, name):
                 return self.rate(f"read_bytes_per_nanosecond_{name}")
@@ -134,9 +134,7 @@ class Machine:
 
     @staticmethod
     def from_text(text: str, source: str) -> Machine:
-        """A description from JSON; fields that it lacks are those of this machine. Raises FormatError for anything
-        else.
-        """
+        """A description from JSON; missing fields are those of this machine. Raises FormatError for other texts."""
         try:
             given = json.loads(text)
             if not isinstance(given, dict):
@@ -167,7 +165,7 @@ def _from_fields(given: Mapping[str, Any]) -> Machine:
 
 # -- the current description -------------------------------------------------------------------------
 
-# What this process has measured or read, by the compile cache that the environment names, and the level of code.
+# The descriptions that this process has measured or read, by the environment's compile cache and the level of code.
 _known: dict[tuple[str, str, str], Machine] = {}
 
 
@@ -210,14 +208,14 @@ def store(found: Machine) -> Machine:
 
 
 def _cache_settings() -> tuple[str, str, str]:
-    # Every knob that derives from the machine asks for it: making a path takes longer than all else.
+    # Every knob that depends on the machine calls this function: to make a path would take longer than all else.
     environment = os.environ
     return environment.get("XLAKIT_CACHE", ""), environment.get("XLAKIT_CACHE_DIR", ""), options.current().cpu
 
 
 @cache
 def _key(level: str) -> str:
-    """The key, in the compile cache, of the description of this machine with code of a level."""
+    """The compile cache's key of the description of this machine, for code of an instruction set level."""
     parts = (str(dict(_identity())), level, own().text, _FORMAT)
     return "machine-" + hashlib.sha256("\n".join(parts).encode()).hexdigest()[:40]
 
@@ -245,14 +243,14 @@ def _threads() -> int:
 
 @cache
 def _identity() -> Mapping[str, str]:
-    """The fields of the system that identify this processor."""
+    """The fields that the system reports and that identify this processor."""
     found = {"machine": platform.machine()}
     try:
         with _CPUINFO.open(encoding="utf-8", errors="replace") as lines:
             for line in lines:
                 name, _, value = line.partition(":")
                 if not line.strip() and len(found) > 1:
-                    # The next one is like this one.
+                    # The next processor is like this one.
                     break
                 if name.strip() in _TELLING:
                     found[name.strip()] = value.strip()
@@ -272,13 +270,13 @@ def _of_linux() -> tuple[int, int, int] | None:
             if kind != "Instruction" and 1 <= int(level) <= 3:
                 sizes[int(level) - 1] = int(size.removesuffix("K")) * _KIB
         except (OSError, ValueError):
-            # The system does not report this one.
+            # The system does not report this cache.
             continue
     return (sizes[0], sizes[1], sizes[2]) if any(sizes) else None
 
 
 def _of_macos() -> tuple[int, int, int] | None:
-    """What `sysctl` reports; with processors of two kinds, the faster one's. Read against its manual, not run."""
+    """The caches that `sysctl` reports, of the faster kind if there are two. Checked with its manual, but not run."""
     if platform.system() != "Darwin":
         return None
     import ctypes

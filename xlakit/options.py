@@ -44,7 +44,7 @@ from typing import Any, Generic, TypeVar
 from xlakit.dataclass import dataclass
 from xlakit.errors import ArgumentError
 
-# What can be left out, and the effect.
+# The parts of compilation that can be left out, and the effect.
 PLAIN = {
     "memory": "every value has a buffer of its own: nothing in place, no place used twice, no donation, no new order",
     "fusion": "no pass puts instructions together: every instruction is a kernel of its own",
@@ -53,7 +53,7 @@ PLAIN = {
     "llvm": "code as LLVM makes it without its passes; loops stay scalar; one thread",
 }
 _WIDTHS = (16, 32, 64)
-# In tags: code that checks the bounds of what it accesses.
+# In tags: code that checks the bounds of its memory accesses.
 CHECKED = "B"
 _VARIABLES = (
     "XLAKIT_PLAIN",
@@ -74,9 +74,9 @@ _Number = TypeVar("_Number", int, float)
 class Knob(Generic[_Number]):
     """A threshold at which the compiler takes another strategy, such as the elements from which a sort is parallel.
 
-    With knobs set to ``others``, in any combination, small arrays take the strategies of large ones, and results do not
-    change; fuzz tests rely on that. A default that depends on the machine is a function, which reads
-    :func:`xlakit.machine.current`: that is part of all keys. tries: the numbers that tuning compares with the default
+    With knobs set to ``others``, in any combination, small arrays are compiled with the strategies of large ones, and
+    results do not change; fuzz tests rely on that. A default that depends on the machine is a function that reads
+    :func:`xlakit.machine.current`, which is part of all keys. tries: the numbers that tuning compares with the default
     (:mod:`xlakit.cpu.tuning`); functions among them are called with the default.
     """
 
@@ -136,14 +136,14 @@ def knob(
     *others: _Number,
     tries: Sequence[_Number | Callable[[_Number], _Number]] = (),
 ) -> Knob[_Number]:
-    """A new knob; the name is that of its module and its own."""
+    """A new knob; its name is that of its module and its own name in it."""
     made = KNOBS[name] = Knob(name, default, others, tries)
     return made
 
 
 def load_knobs() -> None:
     """Import all modules of the compiler, each of which adds its knobs to :data:`KNOBS`."""
-    # Programs do without it.
+    # Imported here: programs do not need it.
     from pkgutil import walk_packages
 
     for package in ("xlakit.cpu", "xlakit.passes"):
@@ -160,7 +160,7 @@ def times(factor: float) -> Callable[[_Number], _Number]:
     return scaled
 
 
-# The names of knobs that are read are collected here.
+# The set in which the names of knobs are collected when they are read, if any.
 _reader: ContextVar[set[str] | None] = ContextVar("xlakit_knobs_read", default=None)
 
 
@@ -177,9 +177,7 @@ def noting_knobs() -> Generator[set[str]]:
 
 @dataclass(frozen=True, slots=True)
 class Tune:
-    """Tuning at compilation: for about how many seconds for each program, and whether programs that were tuned before
-    are tuned again.
-    """
+    """Tuning at compilation: the seconds for each program, and whether programs tuned before are tuned again."""
 
     seconds: float = 30.0
     again: bool = False
@@ -189,14 +187,14 @@ class Tune:
 class Options:
     """The options of a compilation.
 
-    plain: names of :data:`PLAIN`. vector_bytes: the width of vectors; 0 for the machine's own. verify: what the
-    plain program leaves out with which each run is compared; empty for no comparison. knobs: values of knobs by name.
-    sanitize: whether programs run step by step while their memory is watched. check_memory: whether memory plans
-    are proved; that is part of no key, since it changes no code. cpu: the level of the instruction set; empty for all
-    of the machine's own. flush_subnormals: whether subnormal numbers are zero; None where nothing was said, which means
-    that they are for JAX's programs alone. tune: whether and how long alternatives are timed for programs for which
-    nothing was chosen yet. kernels: knobs of single kernels, by their digests, as tuning chose them. These two are part
-    of no key: what was chosen is kept under the program's. profile: whether programs take the times of their steps.
+    plain: names of :data:`PLAIN`. vector_bytes: the width of vectors; 0 for the machine's own. verify: each run is
+    compared with a run of a program compiled with these names as ``plain``; empty for no comparison. knobs: values of
+    knobs by name. sanitize: whether programs run step by step while their memory is watched. check_memory: whether
+    memory plans are proved; it is part of no key, since it changes no code. cpu: the level of the instruction set;
+    empty for the machine's own. flush_subnormals: whether subnormal numbers are zero; None if it was not set: then they
+    are for JAX's programs alone. tune: whether and how long alternatives are timed for programs that were not tuned
+    yet. kernels: knobs of single kernels, by their digests, as tuning chose them. These two are part of no key: the
+    choice is stored under the program's key. profile: whether programs take the times of their steps.
     """
 
     plain: frozenset[str] = frozenset()
@@ -229,14 +227,14 @@ class Options:
 
         :func:`of_tag` reads it.
         """
-        # Names of common functions are split at points, and have no plus signs. No level contains capitals.
+        # Names of common functions are split at periods, and have no plus signs. No level contains capitals.
         level = [f"c{self.cpu.replace('.', '_').replace('+', 'P')}"] if self.cpu else []
         width = [f"w{self.vector_bytes}"] if self.vector_bytes else []
         return "$".join([*level, *width, *["o"] * ("llvm" in self.plain), *[CHECKED] * self.sanitize])
 
 
 def of_tag(tag: str) -> Options:
-    """The options that have a tag; those that no common function depends on are the default ones."""
+    """The options of a tag; options on which no common function depends have their defaults."""
     parts = tag.split("$")
     level = next((part[1:].replace("_", ".").replace("P", "+") for part in parts if part.startswith("c")), "")
     width = next((int(part[1:]) for part in parts if part.startswith("w")), 0)
@@ -256,7 +254,7 @@ def current() -> Options:
 
 
 def is_plain(what: str) -> bool:
-    """Whether something of :data:`PLAIN` is left out."""
+    """Whether a part of compilation, named as in :data:`PLAIN`, is left out."""
     return what in current().plain
 
 
@@ -316,7 +314,7 @@ def compiling(
 
 @lru_cache(maxsize=64)
 def _of_environment(texts: tuple[str, ...]) -> Options:
-    """The options that texts of the variables ask for."""
+    """The options for the texts of the variables."""
     given: dict[str, str] = dict(zip(_VARIABLES, texts, strict=True))
     verify = given["XLAKIT_VERIFY"]
 
@@ -348,9 +346,7 @@ def _switch(text: str, source: str) -> bool:
 
 
 def _names(given: str | Iterable[str], source: str) -> frozenset[str]:
-    """The names of :data:`PLAIN` in a text with commas; ``all`` means each of them. ``source``: of the text, for
-    errors.
-    """
+    """The names of :data:`PLAIN` in a text with commas, or all of them for ``all``; errors name the ``source``."""
     parts = given.split(",") if isinstance(given, str) else given
     names = {part.strip() for part in parts} - {""}
     wrong = sorted(names - PLAIN.keys() - {"all"})

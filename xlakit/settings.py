@@ -11,11 +11,11 @@ from typing import Final
 from xlakit.dataclass import dataclass
 from xlakit.errors import ArgumentError
 
-# What XLAKIT_DEBUG may name.
+# The valid names in XLAKIT_DEBUG.
 _DEBUG: Final = frozenset({"passes"})
-# More than any machine has.
+# More bytes than any machine has.
 _MOST_KEPT_BYTES: Final = 1 << 47
-# What XLAKIT_DUMP may name.
+# The valid names in XLAKIT_DUMP.
 DUMPED: Final = frozenset({"hlo", "passes", "plan", "llvm", "asm", "arguments"})
 
 
@@ -25,7 +25,7 @@ def names_in(text: str) -> tuple[str, ...]:
 
 
 def memory_limit() -> int:
-    """How many bytes one value may have: XLAKIT_MEMORY_LIMIT, or the physical memory."""
+    """The most bytes that one value may have: XLAKIT_MEMORY_LIMIT, or the physical memory."""
     text = os.environ.get("XLAKIT_MEMORY_LIMIT")
     if text is not None:
         try:
@@ -38,14 +38,14 @@ def memory_limit() -> int:
     try:
         return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     except (AttributeError, ValueError, OSError):
-        # This system does not tell.
+        # This system does not report its memory.
         return sys.maxsize
 
 
 def kept_bytes() -> int:
-    """How many bytes of free blocks the runtime keeps: XLAKIT_KEPT_BYTES, or 1 GiB, or an eighth of the memory.
+    """The most bytes of free blocks that the runtime keeps: XLAKIT_KEPT_BYTES, or an eighth of the memory up to 1 GiB.
 
-    Raises ArgumentError where the environment variable is not a number of bytes.
+    Raises ArgumentError if the environment variable is not a number of bytes.
     """
     text = os.environ.get("XLAKIT_KEPT_BYTES")
     if text:
@@ -55,13 +55,13 @@ def kept_bytes() -> int:
     try:
         memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     except (AttributeError, ValueError, OSError):
-        # This system does not tell.
+        # This system does not report its memory.
         return 1 << 30
     return min(1 << 30, memory // 8)
 
 
 def default_timeout() -> float:
-    """How many seconds to wait for what may still come, where nothing else is said: XLAKIT_TIMEOUT, or 30."""
+    """The seconds to wait for others if no timeout is given: XLAKIT_TIMEOUT, or 30."""
     text = os.environ.get("XLAKIT_TIMEOUT", "30")
     try:
         return float(text)
@@ -72,9 +72,7 @@ def default_timeout() -> float:
 
 
 def receive_limit() -> int:
-    """How many bytes a process keeps of values that others have sent before they are asked for: XLAKIT_RECEIVE_LIMIT,
-    or 1 GiB.
-    """
+    """The most bytes of early messages of other processes that a process keeps: XLAKIT_RECEIVE_LIMIT, or 1 GiB."""
     text = os.environ.get("XLAKIT_RECEIVE_LIMIT", str(1 << 30))
     try:
         return int(text)
@@ -86,7 +84,7 @@ def receive_limit() -> int:
 
 
 def asynchronous() -> bool | None:
-    """Whether XLAKIT_ASYNC has JAX's programs run while Python goes on: 1 or 0; None where it leaves the choice."""
+    """Whether XLAKIT_ASYNC lets JAX's programs run while Python goes on: 1 or 0; None if it is not set."""
     text = os.environ.get("XLAKIT_ASYNC", "")
     if text not in ("", "0", "1"):
         raise ArgumentError(f"XLAKIT_ASYNC is {text!r}", hint="set it to 0 or 1, or unset it")
@@ -94,7 +92,7 @@ def asynchronous() -> bool | None:
 
 
 def debugged() -> frozenset[str]:
-    """What XLAKIT_DEBUG names, by commas; nothing by default."""
+    """The names in XLAKIT_DEBUG, separated by commas; none by default."""
     text = os.environ.get("XLAKIT_DEBUG", "")
     names = frozenset(names_in(text))
     if not names <= _DEBUG:
@@ -104,7 +102,7 @@ def debugged() -> frozenset[str]:
 
 @dataclass(frozen=True, slots=True)
 class Dump:
-    """What is to be written of each program that is compiled, and where; see :mod:`xlakit.cpu.dumping`."""
+    """The parts of each compiled program that are written, and the folder; see :mod:`xlakit.cpu.dumping`."""
 
     folder: Path
     parts: frozenset[str]
@@ -116,7 +114,7 @@ class Dump:
 
 
 def dump_request() -> Dump | None:
-    """What XLAKIT_DUMP_TO, XLAKIT_DUMP and XLAKIT_DUMP_FILTER ask for; None where they ask for nothing."""
+    """The request of XLAKIT_DUMP_TO, XLAKIT_DUMP and XLAKIT_DUMP_FILTER; None if no folder is given."""
     parts = names_in(os.environ.get("XLAKIT_DUMP", "")) or ("arguments",)
     if not set(parts) <= DUMPED:
         raise ArgumentError(

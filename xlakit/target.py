@@ -1,8 +1,8 @@
-"""The processor that code is made for: this machine's own, or as much of it as the options let code use.
+"""The processor that code is compiled for: this machine's own, or the part of its features that the options allow.
 
 ``XLAKIT_CPU`` names a level of an instruction set; ``XLAKIT_VECTOR_BYTES`` is the width of vectors, which may be wider
-than registers, so that each machine can run what code for wider ones does. A level is a set of features, by LLVM's
-names, which all processors of that level have: code for one is the same wherever it is made, and runs on each of them.
+than registers, so that each machine can run code for wider vectors. A level is a set of features, by LLVM's names, that
+all processors of that level have: code for a level is the same wherever it is compiled, and runs on each of them.
 Further features may follow a level: ``x86-64-v3+avxvnni``.
 """
 
@@ -24,7 +24,7 @@ _V1 = ("64bit", "cmov", "cx8", "fxsr", "mmx", "sse", "sse2")
 _V2 = (*_V1, "crc32", "cx16", "popcnt", "sahf", "sse3", "sse4.1", "sse4.2", "ssse3")
 _V3 = (*_V2, "avx", "avx2", "bmi", "bmi2", "f16c", "fma", "lzcnt", "movbe", "xsave")
 _V4 = (*_V3, "avx512bw", "avx512cd", "avx512dq", "avx512f", "avx512vl")
-# By level: LLVM's name of the processor, and the features. Those of x86 are the levels of its psABI.
+# By level: LLVM's name of a processor, and its features. The levels of x86 are those of its psABI.
 _LEVELS: dict[str, tuple[str, tuple[str, ...]]] = {
     "x86-64": ("x86-64", _V1),
     "x86-64-v2": ("x86-64-v2", _V2),
@@ -35,15 +35,16 @@ _LEVELS: dict[str, tuple[str, tuple[str, ...]]] = {
 }
 # The system call arch_prctl of Linux on x86-64, its request for a part of the processor's state, and AMX's registers.
 _ARCH_PRCTL, _REQUEST, _TILE_DATA = 158, 0x1023, 18
-# Features of x86 beside AVX2's own that only machines with it have.
+# Features of x86, not named after AVX, that only machines with AVX2 have.
 _WITH_AVX2 = frozenset({"vaes", "vpclmulqdq", "sha512", "sm3", "sm4"})
 
 
 @dataclass(frozen=True, slots=True)
 class Processor:
-    """A processor: LLVM's name of it, and the features that it has.
+    """A processor: LLVM's name of it, and its features.
 
-    features: as LLVM takes them, with a sign before each. registers: how many registers hold a vector, a power of two.
+    features: as LLVM takes them, with a sign before each. registers: the number of registers that hold a vector, a
+    power of two.
     """
 
     name: str
@@ -56,37 +57,37 @@ class Processor:
 
     @property
     def vector_bytes(self) -> int:
-        """How many bytes a vector holds: what a register does, but for ``registers``."""
+        """The bytes of a vector: those of a register, times ``registers``."""
         register = 64 if self.has("avx512f") else 32 if self.has("avx2") else 16
         return self.registers * register
 
     @property
     def gathers(self) -> bool:
         """Whether it has instructions that gather faster than single loads do."""
-        # AMD's gather by microcode: it takes longer, and a miss holds up all lanes.
+        # AMD gathers by microcode, which takes longer, and a miss holds up all lanes.
         return self.has("avx2") and not self.name.startswith("znver")
 
     @property
     def text(self) -> str:
-        """All features, as LLVM takes them, and how it is to choose among instructions."""
+        """All features, as LLVM takes them, and its preference among gather instructions and single loads."""
         tuning = ("+prefer-no-gather",) if self.has("avx2") and not self.gathers else ()
         return ",".join((*self.features, *tuning))
 
     def without(self, prefix: str) -> Processor:
-        """The same without the features whose names begin so."""
+        """This processor without the features whose names begin with ``prefix``."""
         features = (f"-{f[1:]}" if f[1:].startswith(prefix) else f for f in self.features)
         return Processor(self.name, tuple(features), self.registers)
 
     def with_vectors(self, width: int) -> Processor:
-        """The same with vectors of so many bytes.
+        """This processor with vectors of ``width`` bytes.
 
-        Narrower ones come of leaving out what needs wider registers. Wider ones take several registers, as LLVM splits
-        them: slower, and the same code as on a processor with wider registers but for its instructions.
+        For narrower vectors, features that need wider registers are left out. Wider vectors take several registers, as
+        LLVM splits them: slower, but except for instructions the code of a processor with wider registers.
         """
         if width >= self.vector_bytes:
             return Processor(self.name, self.features, width // self.vector_bytes)
         features = [f for f in self.features if not _is_wider(f[1:], width)]
-        # What implies a feature that is taken away goes with it.
+        # LLVM also takes away the features that imply this one.
         return Processor(self.name, (*features, "-avx512f" if width == 32 else "-avx2"))
 
 
@@ -98,7 +99,7 @@ def _is_wider(feature: str, width: int) -> bool:
 
 @cache
 def host() -> Processor:
-    """This machine's processor, with what this process may use of it."""
+    """This machine's processor, with the features that this process may use."""
     name, features = _kept_or_asked() if identification.can_be_kept() else _asked()
     found = Processor(name, tuple(features.split(",")))
     if not found.has("amx-tile") or _may_use_tiles():
@@ -118,7 +119,7 @@ def _kept_or_asked() -> tuple[str, str]:
 
 
 def _asked() -> tuple[str, str]:
-    """What LLVM says: the name of this machine's processor, and its features in the order of the alphabet."""
+    """LLVM's name of this machine's processor, and its features in alphabetical order."""
     from xlakit.machine_code import llvm
 
     return llvm.host()
@@ -137,13 +138,13 @@ def _new_identification() -> Identification | None:
 
 
 def _may_use_tiles() -> bool:
-    """Whether the system lets this process use AMX's tile registers, for which it is asked here.
+    """Whether the system lets this process use AMX's tile registers; this function asks the system for it.
 
-    Linux saves these registers for processes that asked for them, and ends others at the first instruction. What it
-    permits holds for all threads, also those of processes that are forked, until another program is executed. It
-    refuses where it is too old, where a filter of system calls does, and where a thread has an alternative stack for
-    signals that is too small for the registers. A processor without permission is one without AMX: in all choices of
-    the compiler and in the keys of what it keeps.
+    Linux saves these registers for processes that have asked, and ends others at the first tile instruction. Its
+    permission holds for all threads, and for forked processes, until another program is executed. Linux refuses if it
+    is too old, if a filter of system calls does, or if a thread has an alternative signal stack that is too small for
+    the registers. Without the permission, the processor counts as one without AMX: in all choices of the compiler and
+    in the keys of what it keeps.
     """
     if not sys.platform.startswith("linux"):
         return False
@@ -161,9 +162,9 @@ def _levels_of(own: Processor) -> list[str]:
 
 
 def processor() -> Processor:
-    """The processor that code is made for, by the options.
+    """The processor that code is compiled for, by the options.
 
-    Raises ArgumentError where they ask for what this machine cannot run.
+    Raises ArgumentError if this machine cannot run such code.
     """
     chosen = options.current()
     return _processor(host(), chosen.cpu, chosen.vector_bytes)
@@ -194,22 +195,22 @@ def _of_level(own: Processor, cpu: str) -> Processor:
 
 
 def vector_bytes() -> int:
-    """How many bytes a vector register holds of the processor that code is made for."""
+    """The bytes of a vector of the processor that code is compiled for."""
     return processor().vector_bytes
 
 
 def has_feature(name: str) -> bool:
-    """Whether the processor that code is made for has a feature, by LLVM's name of it."""
+    """Whether the processor that code is compiled for has a feature, by LLVM's name of it."""
     return processor().has(name)
 
 
 def converts_halves() -> bool:
-    """Whether it has instructions from F16 to F32 and back."""
+    """Whether this processor has instructions that convert F16 to F32 and back."""
     return not is_x86() or has_feature("f16c")
 
 
 def fuses() -> bool:
-    """Whether it has instructions for products and sums that are rounded once."""
+    """Whether this processor has instructions for a product and a sum that are rounded once."""
     return not is_x86() or has_feature("fma")
 
 

@@ -1,6 +1,6 @@
-"""Machine code that is laid out before it is needed: an image, which a process maps without LLVM.
+"""Machine code in its final layout: an image, which a process maps into memory without LLVM.
 
-``elf.py`` lays out object files, where they are compiled; ``image.py`` is the format, and maps it. A process whose
-programs are all in the compile cache thus loads no more of LLVM than its version. What cannot be laid out so (other
-systems, other instruction sets, relocations that are not known here) stays an object file, for LLVM's linker.
+``elf.py`` lays out object files when they are compiled; ``image.py`` defines the format, and maps images. So a process
+whose programs are all in the compile cache loads nothing of LLVM but its version. Code that cannot be laid out in this
+way (for other systems or instruction sets, or with relocations not known here) stays an object file, for LLVM's linker.
 """

@@ -10,7 +10,7 @@ from typing import Final
 from xlakit.dataclass import dataclass
 from xlakit.machine_code.image import PAGE, Image, pages
 
-# Of the header of a file: class 64, little-endian, version 1; relocatable, for x86-64.
+# The header of a file: 64 bits, little-endian, version 1; relocatable, for x86-64.
 _IDENT: Final = b"\x7fELF\x02\x01\x01"
 _RELOCATABLE, _X86_64 = 1, 62
 _FILE: Final = struct.Struct("<HH20xQ10xHHH")  # from byte 16 on: kind, machine, sections' offset, size, count, names
@@ -24,24 +24,25 @@ _WRITE, _ALLOC, _EXECUTE, _THREAD_LOCAL = 1, 2, 4, 0x400
 _UNDEFINED, _RESERVED = 0, 0xFF00
 _LOCAL, _GLOBAL = 0, 1
 _NO_TYPE, _OBJECT, _FUNCTION, _OF_SECTION, _OF_FILE = range(5)
-# How far something is away; the same of what is called, which may be elsewhere; and how far a word with its address is.
+# Kinds of relocations: the distance to a symbol, to a called symbol (which may be imported), to a word with its
+# address.
 _DISTANCE, _CALL, _WORDS = 2, 4, (9, 41, 42)
 # jmp *distance(%rip)
 _JUMP: Final = b"\xff\x25"
 _JUMP_BYTES: Final = 8
 _WORD: Final = 8
-# Distances have 32 bits with a sign.
+# Distances are signed 32-bit numbers.
 _LARGEST: Final = 1 << 30
 _CODE, _CONSTANTS, _DATA, _ZEROS = range(4)
 
 
 class _Unknown(Exception):
-    """An object file has what is not known here."""
+    """An object file has a section, a symbol or a relocation that is not known here."""
 
 
 @dataclass(slots=True)
 class _Symbol:
-    """name: empty for local ones. at: its part of the image and its offset there; None for an imported one."""
+    """A symbol. name: empty if it is local. at: its part of the image and the offset there; None if it is imported."""
 
     name: str
     at: tuple[int, int] | None
@@ -49,7 +50,7 @@ class _Symbol:
 
 @dataclass(slots=True)
 class _Place:
-    """A word of 32 bits that tells how far a symbol, or what leads there, is away."""
+    """A relocation: the 32-bit distance to a symbol, to a jump to it, or to a word with its address."""
 
     part: int
     offset: int
@@ -59,9 +60,9 @@ class _Place:
 
 
 def image_of(objects: Sequence[bytes]) -> Image | None:
-    """The image of object files that are linked together; None where they have what is not known here.
+    """The image of object files that are linked together; None if they have anything that is not known here.
 
-    All their global functions can be asked for.
+    All their global functions are functions of the image.
     """
     if not sys.platform.startswith("linux"):
         return None
@@ -104,7 +105,7 @@ class _Layout:
                 self._read_relocations(data, section, target, symbols[section[6]])
 
     def _place_section(self, data: bytes, section: tuple[int, ...]) -> tuple[int, int] | None:
-        """The part where a section lies, and its offset there; None for one that takes no part in running."""
+        """The part of the image that has a section, and the offset there; None for a section that is not loaded."""
         _, kind, flags, _, offset, size, _, _, alignment, _ = section
         if not flags & _ALLOC or not size:
             return None
@@ -157,7 +158,7 @@ class _Layout:
             self._places.append(_Place(part, start + offset, info & 0xFFFFFFFF, symbols[info >> 32], addend))
 
     def image(self) -> Image:
-        """The image of all that was added. Raises _Unknown."""
+        """The image of all added object files. Raises _Unknown."""
         code, constants, data = self._parts
         table: dict[str | tuple[int, int], int] = {}
         jumps: dict[str, int] = {}
@@ -205,7 +206,7 @@ class _Layout:
         return symbol.name if found is None else found
 
     def _starts(self) -> tuple[int, int, int, int]:
-        """Where the parts begin, and the zeros after the data."""
+        """The begin of each part of the image, and of the zeros after the data."""
         code, constants, data = self._parts
         starts = 0, pages(len(code)), pages(len(code)) + pages(len(constants))
         if starts[_DATA] + len(data) + self._zeros > _LARGEST:

@@ -1,7 +1,7 @@
-"""What a processor of x86-64 says of itself: the words from which LLVM derives its name and features.
+"""The identification of an x86-64 processor: the words from which LLVM derives its name and features.
 
-LLVM takes longer to load than all else that a cached program needs, and would be loaded for these alone. So the
-function that reads the words is kept in the compile cache, with what LLVM made of them on each processor it met.
+Loading LLVM takes longer than all else that a cached program needs, and would be necessary for these alone. So the
+compile cache has the function that reads the words, with LLVM's name and features for each processor met so far.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from xlakit import compile_cache
 from xlakit.errors import ExecutionError, FormatError
 from xlakit.machine_code.image import Image, MappedImage
 
-# The registers that the instruction cpuid gives for a leaf and a part of it, and which of the system's states are on.
+# The registers that the instruction cpuid gives for a leaf and a part of it, and the states that the system saves.
 TEXT: Final = """
 define void @leaf(i32 %leaf, i32 %part, ptr %into) nounwind {
   %words = call { i32, i32, i32, i32 } asm "cpuid", "={ax},={bx},={cx},={dx},0,2"(i32 %leaf, i32 %part)
@@ -33,8 +33,8 @@ define void @states(ptr %into) nounwind {
 }
 """
 _A, _B, _C, _D = range(4)
-# Leaves with their parts, and the registers that tell of features. Left out are those that differ between the cores of
-# a processor, or with what the system has saved.
+# The leaves with their parts, and the registers that have features. Words are left out that differ between the cores of
+# a processor, or with the states that the system has saved.
 _LEAVES: Final = (
     (1, 0, (_A, _C, _D)),
     (7, 0, (_A, _B, _C, _D)),
@@ -49,7 +49,7 @@ _LEAVES: Final = (
     (0x80000021, 0, (_A,)),
 )
 _EXTENDED: Final = 0x80000000
-# In register C of leaf 1: the system saves states, and tells which.
+# In register C of leaf 1: the system saves states, and xgetbv tells which.
 _SAVES_STATES: Final = 1 << 27
 # Increase this number when other words are read.
 _FORMAT: Final = 1
@@ -66,7 +66,7 @@ def can_be_kept() -> bool:
 
 
 class Identification:
-    """What is kept of processors, and the words of this one."""
+    """The processors known to the compile cache, and the words of this one."""
 
     def __init__(self, image: bytes, known: dict[str, list[str]]) -> None:
         """Raises FormatError for bytes that are no image, and ExecutionError where the system refuses memory."""
@@ -76,7 +76,7 @@ class Identification:
 
     @staticmethod
     def kept() -> Identification | None:
-        """What the compile cache has; None where it has nothing."""
+        """The identification in the compile cache; None if there is none."""
         entry = compile_cache.load(_key())
         if entry is None:
             return None
@@ -85,7 +85,7 @@ class Identification:
         except (KeyError, ValueError, FormatError) as error:
             compile_cache.discard(_key(), f"it tells of no processors: {error}")
         except ExecutionError:
-            # LLVM will say what it cannot do, if it must.
+            # LLVM reports the failure, if it is needed.
             return None
         return None
 
@@ -98,7 +98,7 @@ class Identification:
         return None if found is None else (found[0], found[1])
 
     def keep(self, name: str, features: str) -> None:
-        """Keep what LLVM says of this processor."""
+        """Keep LLVM's name and features of this processor."""
         known = {**self._known, self._words: [name, features]}
         compile_cache.save(_key(), compile_cache.Entry({"known": known}, {"image": self._image}))
 

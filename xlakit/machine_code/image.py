@@ -15,7 +15,7 @@ from typing import Any, Final
 from xlakit.dataclass import dataclass
 from xlakit.errors import ExecutionError, FormatError
 
-# The processors whose images there are have pages of this size; a larger one that is a multiple would do, too.
+# The page size of the processors that images are made for; a multiple would be correct, too.
 PAGE: Final = 4096
 _MAGIC: Final = b"XLAKITM1"
 _HEAD: Final = struct.Struct(f"<{len(_MAGIC)}sI")
@@ -24,11 +24,12 @@ _FAILED: Final = ctypes.c_void_p(-1).value
 
 @dataclass(frozen=True, slots=True)
 class Image:
-    """Machine code that may lie anywhere in memory. Its three parts follow each other there, each on pages of its own.
+    """Machine code for any place in memory. Its three parts follow one another there, each on pages of its own.
 
-    code: what is executed. constants: what is read, with a table of addresses at the end. data: what is written, as it
-    is at the beginning; zeros: how many bytes follow it. addresses: what the table has: the address of a symbol that is
-    imported, by its name, or of a byte of the image, by its offset. functions: the offsets of what others may ask for.
+    code: is executed. constants: are read, with a table of addresses at the end. data: is written; here its initial
+    contents. zeros: the number of zero bytes after it. addresses: the contents of the table: the address of an imported
+    symbol, by its name, or of a byte of the image, by its offset. functions: the offsets of functions that can be
+    looked up.
     """
 
     code: bytes
@@ -47,7 +48,7 @@ class Image:
 
     @staticmethod
     def from_bytes(data: bytes | memoryview) -> Image:
-        """What :meth:`to_bytes` gave; raises FormatError for anything else."""
+        """The image from the bytes that :meth:`to_bytes` gives; raises FormatError for other bytes."""
         try:
             _, length = _HEAD.unpack_from(data)
             at = _HEAD.size + length
@@ -65,19 +66,19 @@ class Image:
 
 
 def is_image(data: bytes | memoryview) -> bool:
-    """Whether bytes begin as an image does."""
+    """Whether bytes begin like an image."""
     return bytes(data[: len(_MAGIC)]) == _MAGIC
 
 
 def pages(size: int) -> int:
-    """How many bytes the pages have that so many bytes take."""
+    """The bytes of the pages for ``size`` bytes."""
     return -(-size // PAGE) * PAGE
 
 
 @cache
 def _system() -> Any:
-    """The functions of the system, and all others that libraries of this process have."""
-    # They return at once: the GIL is kept.
+    """The functions of the system, and of all libraries of this process."""
+    # The functions used here return at once, so the GIL is kept.
     system = ctypes.PyDLL(None, use_errno=True)
     pointer, size, number = ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int
     system.mmap.argtypes, system.mmap.restype = [pointer, size, number, number, number, ctypes.c_int64], pointer
@@ -87,7 +88,7 @@ def _system() -> Any:
 
 
 def address_in_process(symbol: str) -> int | None:
-    """The address of a function of the libraries that this process has loaded."""
+    """The address of a function of the libraries that this process has loaded; None if there is none."""
     try:
         return ctypes.cast(getattr(_system(), symbol), ctypes.c_void_p).value
     except AttributeError:
@@ -101,10 +102,10 @@ class MappedImage:
         """address_of: the address of an imported symbol. Raises ExecutionError where the system gives no memory."""
         sizes = pages(len(image.code)), pages(len(image.constants)), pages(len(image.data) + image.zeros)
         imported = {a: address_of(a) for a in image.addresses if isinstance(a, str)}
-        # The system maps no fewer bytes than a page has; no functions are as good a library as some.
+        # The system maps at least a page; an image without functions is valid.
         size = max(PAGE, sum(sizes))
         start = self._start = _mapped(size)
-        # When the process ends, code may still run.
+        # At the end of the process, the code may still run.
         weakref.finalize(self, _system().munmap, start, size).atexit = False
         table = [imported[a] if isinstance(a, str) else start + a for a in image.addresses]
         words = struct.pack(f"<{len(table)}Q", *table)
@@ -118,7 +119,7 @@ class MappedImage:
         self._functions = image.functions
 
     def address(self, function: str) -> int:
-        """Where a function starts. Raises KeyError for one that the image does not have."""
+        """The address of a function. Raises KeyError if the image has no such function."""
         return self._start + self._functions[function]
 
 
