@@ -269,8 +269,7 @@ def _emit_worker(module: Module) -> None:
             before = fn.atomic_update("sub", pool, fn.i64(1))
             with fn.if_((before & (_INSIDE | _OPEN)).eq(1)):
                 waiting.wake(fn, _parking_slot(fn, fn.i64(0)))
-            # ``share_free(ptr state)``: move a thread's blocks to shared lists; ``end_thread(ptr state)``: free it,
-            # too.
+            # A worker that was not needed goes to sleep soon.
             return (fn.select(invited, _field(fn, "spin"), fn.i64(0)),)
 
         iteration.next(*fn.if_else(joined, take_part, lambda: (fn.i64(0),)))

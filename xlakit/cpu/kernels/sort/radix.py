@@ -253,7 +253,7 @@ class _Parallel:
         return self._tasks("sort_make_records", body, Effort.ALL)
 
     def begin(self) -> Phase:
-        """The phase that sets the first number of passes, and all counts of moves before it, to 0."""
+        """The phase that sets the numbers of the passes, and the moves of each row before the first pass, to 0."""
         fn = kernel_function(self.module, "sort_begin")
         rows = Rows(fn, self.plan, fn.parameters[0])
         first = fn.at(rows.scratch, I8, self.layout.passes)
