@@ -1,4 +1,4 @@
-"""The passes in their order, and what runs them."""
+"""The pipeline: the passes in their order, and the function that runs them."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ _UNIQUE_NAMES = Deferred(
 )
 _PARTITION = Deferred("partition", "xlakit.passes.spmd", "Partition")
 
-# The order in which a program is improved, read from the top.
+# The passes that optimize a program, in the order in which they run.
 PIPELINE: tuple[Pass, ...] = (
     ControlDependencies(),
     NormalizeLayouts(),
@@ -133,7 +133,7 @@ PIPELINE: tuple[Pass, ...] = (
     _WHILE_ELEMENTS,
     _UNROLL_LOOPS,
     _WHILE_RANGES,
-    # What was simplified may be equal now; branches that are known and iterations of loops have become calls.
+    # Simplified instructions may be equal now; known branches and unrolled iterations have become calls.
     InlineCalls(),
     CommonSubexpressions(),
     _SIMPLIFY,
@@ -147,11 +147,11 @@ PIPELINE: tuple[Pass, ...] = (
     _COMBINE_COLLECTIVES,
     Fuse(),
     _EPILOGUES,
-    # Fusions have constants of their own.
+    # Fusions have copies of constants, whose originals are dead now.
     DeadCode(),
     Rematerialize(),
 )
-# What follows in programs that span processes.
+# The passes that run after the pipeline in programs that span processes.
 BETWEEN_PROCESSES: tuple[Pass, ...] = (_OVERLAP_COLLECTIVES, _UNIQUE_NAMES)
 
 # Old names of rules, which switch the rules off for one more version.
@@ -177,13 +177,13 @@ RENAMED_RULES = {
     "scatter-nothing": "empty-scatter",
     "conditional-of-quick-branches": "conditional-of-cheap-branches",
 }
-# The passes by name: those of the pipeline, and what follows it; partition, which comes before all where a program is
-# to be split; and each table as one of its own, for tests and for a look at what it does.
+# The passes by name: those of the pipeline, those after it for programs that span processes, the partitioner, which
+# runs first in programs with shardings, and a pass for each table of rules, for tests and experiments.
 PASSES: dict[str, Pass] = {
     p.name: p for p in (_PARTITION, *PIPELINE, *BETWEEN_PROCESSES, *(RulePass(t.name, t) for t in TABLES))
 }
 
-# What is called after each pass: its number from 1, its name, and the module before and after it.
+# Called after each pass: its number from 1, its name, and the module before and after it.
 Dump = Callable[[int, str, HloModule, HloModule], None]
 
 
@@ -197,25 +197,26 @@ def run_pipeline(
     *,
     context: PassContext | None = None,
 ) -> HloModule:
-    """A better module that gives the same results; arrays of dynamic dimensions it takes and gives as padded ones.
+    """Optimize a module. The new module gives the same results; it takes and gives dynamic arrays as padded ones.
 
-    module: what to improve; it must be well formed.
-    passes: names of passes, or passes of one's own, in the order in which they run; by default ``PIPELINE``, without
-        what the options leave out (:mod:`xlakit.options`).
+    module: the module to optimize; it must be well formed.
+    passes: names of passes, or pass objects, in the order in which they run; by default ``PIPELINE``, without the
+        passes that the options leave out (:mod:`xlakit.options`).
     disabled: names of passes, tables of rules or rules to leave out, beside those in ``XLAKIT_DISABLE_PASSES``.
     until: the last pass to run: its name, or its number where it runs more than once.
-    fuel: stop after so many rewrites; by default ``XLAKIT_FUEL``, or never. Passes that machine code needs take none.
+    fuel: stop after so many rewrites; by default ``XLAKIT_FUEL``, or never. Passes that code generation requires do
+        not use fuel.
     dump: called after each pass with its number, its name, and the module before and after it.
-    context: what the passes share, for a caller that reads the statistics; it then decides fuel and disabled.
+    context: the shared state of the passes, for a caller that reads the statistics; its fuel and disabled names apply.
 
     With ``XLAKIT_DEBUG=passes`` each pass's time and rewrites are printed, and the verifier runs after it.
-    Raises ArgumentError for unknown names, UnsupportedError for what a pass does not handle.
+    Raises ArgumentError for unknown names, UnsupportedError for programs that a pass does not handle.
     """
     debug = "passes" in debugged()
     if context is None:
         context = new_context(disabled, fuel)
     chosen = _until(passes_of_options() if passes is None else [_found(p) for p in passes], until)
-    # By name of pass the module that it left as it was: it would again.
+    # For each pass the module that it left unchanged: running the pass on it again would change nothing.
     left: dict[str, HloModule] = {}
     for number, step in enumerate(chosen, 1):
         if step.name in context.disabled or (context.fuel == 0 and not step.is_needed):
@@ -237,7 +238,7 @@ def run_pipeline(
 
 
 def new_context(disabled: Iterable[str] = (), fuel: int | None = None) -> PassContext:
-    """What the passes share, as :func:`run_pipeline` makes it; for a caller that reads the statistics.
+    """The shared state of passes, as :func:`run_pipeline` makes it; for a caller that reads the statistics.
 
     Raises ArgumentError for unknown names.
     """
@@ -251,7 +252,10 @@ def rules_of(passes: Iterable[Pass]) -> list[Rule]:
 
 
 def passes_of_options(*, between_processes: bool = False) -> Sequence[Pass]:
-    """The pipeline, without what the options leave out; with what follows it where a program spans processes."""
+    """The passes of the pipeline that the options do not leave out.
+
+    between_processes: whether the program spans processes, for which more passes follow.
+    """
     plain = current().plain
     every = (*PIPELINE, *BETWEEN_PROCESSES) if between_processes else PIPELINE
     return [step for step in every if step.left_out_by not in plain]

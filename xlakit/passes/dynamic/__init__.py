@@ -1,1 +1,1 @@
-"""Bounded dynamic dimensions: padded arrays with their sizes beside them."""
+"""Bounded dynamic dimensions: rewrites programs to padded arrays of static shapes and scalars for the sizes."""

@@ -1,4 +1,4 @@
-"""The pass that gives arrays static dimensions, where a program has others; ``padding.py`` has how."""
+"""The pass that replaces dynamic dimensions by static ones; the rewrite is in ``padding.py``, loaded when needed."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from xlakit.passes.core.framework import Pass, PassContext
 
 
 class PadDynamic(Pass):
-    """Give every array static dimensions: those that were dynamic at their bounds, their sizes as numbers beside them.
+    """Give every array static dimensions: a dynamic one gets its bound, and an S32 scalar with its size.
 
-    Raises UnsupportedError for dimensions without a bound, and async pairs that give dynamic ones.
+    Raises UnsupportedError for dimensions without a bound, and async pairs whose results have dynamic dimensions.
     """
 
     name = "pad-dynamic"
@@ -17,11 +17,11 @@ class PadDynamic(Pass):
     is_needed = True
 
     def run(self, module: HloModule, context: PassContext) -> HloModule:
-        """All computations at once: a program has dynamic dimensions or not."""
+        """Change all computations in one rewrite, since sizes are passed between them."""
         stale = sum(1 for c in module.computations for i in c.instructions if i.shape.is_dynamic)
         if not stale or not context.spend("dynamic", stale):
             return module
-        # Few programs have any, and the rules take a while to load.
+        # Imported here, because few programs have dynamic dimensions and the rules take a while to load.
         from xlakit.passes.dynamic.padding import padded
 
         return padded(module, context)

@@ -1,4 +1,4 @@
-"""Padded values in products, norms and matrices: zeros, or ones on the diagonal, where nothing is."""
+"""Rules for padded arrays in products, norms and matrix algebra: padding becomes zeros, or ones on the diagonal."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _rule = ALGEBRA.rule
 
 @_rule("dot")
 def dot(old: Instruction, operands: Sequence[Padded], make: Padder) -> Padded:
-    """Padding of either operand along contracting dimensions is zero in both."""
+    """Where either operand has padding along contracting dimensions, both are set to zero, so that sums ignore it."""
     op, (x, y) = old.op_as(Dot), operands
     pairs = list(zip(op.lhs_contracting_dims, op.rhs_contracting_dims, strict=True))
     values = [_contracted(x, y, pairs, make), _contracted(y, x, [(b, a) for a, b in pairs], make)]
@@ -30,12 +30,12 @@ def dot(old: Instruction, operands: Sequence[Padded], make: Padder) -> Padded:
 
 
 def _in_both(a: Instruction | None, b: Instruction | None, make: Padder) -> Instruction | None:
-    """The smaller size, or the only one."""
+    """The smaller of two sizes, either of which may be missing."""
     return a or b if a is None or b is None else make.instruction(make.least(a, b))
 
 
 def _contracted(x: Padded, other: Padded, pairs: Sequence[tuple[int, int]], make: Padder) -> Instruction:
-    """The array with zeros where it, or the other operand, is padding along contracting dimensions."""
+    """The array with zeros where it, or the other operand, has padding along contracting dimensions."""
     own, others = {a: x.dims.get(a) for a, _ in pairs}, {a: other.dims.get(b) for a, b in pairs}
     value = make.zeroed(array(x.value, {d: size for d, size in own.items() if size is not None}))
     rest = {d: size for d, size in others.items() if size is not None and size is not own[d]}
@@ -44,7 +44,7 @@ def _contracted(x: Padded, other: Padded, pairs: Sequence[tuple[int, int]], make
 
 @_rule("convolution")
 def convolution(old: Instruction, operands: Sequence[Padded], make: Padder) -> Padded:
-    """Padding becomes zero, as the padding of windows is; the sizes give the number of placements of the window."""
+    """Padding becomes zero, as window padding is; the result's sizes are numbers of window placements."""
     op, (x, kernel) = old.op_as(Convolution), operands[:2]
     numbers = op.dim_labels
     batch, features = numbers.input_batch_dimension, numbers.input_feature_dimension
@@ -67,14 +67,14 @@ def convolution(old: Instruction, operands: Sequence[Padded], make: Padder) -> P
 
 @_rule("cholesky")
 def cholesky(old: Instruction, operands: Sequence[Padded], make: Padder) -> Padded:
-    """The padding of a matrix is that of the unit matrix, whose factor is itself."""
+    """The matrix is extended by a unit matrix, whose Cholesky factor is itself, so the valid part is unchanged."""
     (x,) = operands
     return array(make.again([_with_unit(x, make)]), x.dims)
 
 
 @_rule("triangular-solve")
 def triangular_solve(old: Instruction, operands: Sequence[Padded], make: Padder) -> Padded:
-    """The padding of a matrix is that of the unit matrix, and of the right-hand sides zeros."""
+    """The matrix is extended by a unit matrix, and the right-hand sides by zeros, so the valid part is unchanged."""
     matrix, sides = operands
     return array(make.again([_with_unit(matrix, make), make.zeroed(sides)]), sides.dims)
 
@@ -94,7 +94,7 @@ def _with_unit(x: Padded, make: Padder) -> Instruction:
 
 @_rule("fft")
 def fft(old: Instruction, operands: Sequence[Padded], make: Padder) -> Padded:
-    """Transforms are independent: padding along the other dimensions gives padding."""
+    """Transforms are independent along the other dimensions, so padding there stays padding."""
     (x,) = operands
     first = x.shape.rank - len(old.op_as(Fft).fft_length)
     if any(d >= first for d in x.dims):
@@ -106,7 +106,7 @@ NORMS = PaddedRules()
 
 
 class _PaddedFeatures(Features):
-    """The parts of a batch norm of an array that is not full."""
+    """Builds a batch norm of a padded array."""
 
     def __init__(self, x: Padded, make: Padder) -> None:
         super().__init__(make.old, x.shape, make.builder, make.context)
@@ -114,11 +114,11 @@ class _PaddedFeatures(Features):
         self._make = make
 
     def sum(self, x: Instruction) -> Instruction:
-        """The sum of valid elements over all dimensions but the features."""
+        """The sum of valid elements over all dimensions but the feature dimension."""
         return super().sum(self._make.zeroed(array(x, self._x.dims), self._others))
 
     def counts(self, like: Instruction) -> Instruction:
-        """How many elements each feature has now."""
+        """The number of valid elements of each feature."""
         make = self._make
         count = make.instruction(make.product([make.size(self._x, d) for d in self._others]))
         return make.broadcast(make.convert(count, like.shape.element_type), like.shape.dimensions)
@@ -126,7 +126,7 @@ class _PaddedFeatures(Features):
 
 @NORMS.rule("batch-norm-training", "batch-norm-inference", "batch-norm-grad")
 def batch_norm(old: Instruction, operands: Sequence[Padded], make: Padder) -> Padded:
-    """The norm expanded to sums and counts of the valid elements."""
+    """The batch norm, expanded to sums and counts of the valid elements."""
     x = operands[0]
     features = _PaddedFeatures(x, make)
     value = batch_norm_of(old, [o.value for o in operands], features)

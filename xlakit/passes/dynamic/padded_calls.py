@@ -1,7 +1,7 @@
-"""Operations without a rule for padded arrays: host calls in Python do them on the valid elements.
+"""Operations without a rule for padded arrays: host calls evaluate them in Python on the valid elements.
 
-They become calls of ``xlakit.AtSizes``, see ``execution/calls/at_sizes.py``, with a computation that is the operation
-alone, on arrays of dynamic dimensions as it was before.
+Each becomes a call of ``xlakit.AtSizes`` (see ``execution/calls/at_sizes.py``) with a computation that consists of the
+original operation, on arrays of dynamic dimensions.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _SIZE = Shape(PrimitiveType.S32)
 
 
 def with_sizes(shape: Shape, count: int) -> Shape:
-    """The shape of a value together with ``count`` sizes: a tuple has them at its end."""
+    """The shape of a value joined with ``count`` sizes: a tuple of the value's elements, followed by the sizes."""
     static = static_shape(shape)
     if not count:
         return static
@@ -29,7 +29,7 @@ def with_sizes(shape: Shape, count: int) -> Shape:
 
 
 def joined(value: Padded, dynamic_dims: Sequence[DynamicDimension], make: Padder) -> Instruction:
-    """A value together with its sizes at these dynamic_dims, as :func:`with_sizes` says."""
+    """A value joined with its sizes at these dynamic_dims, in a tuple with the shape of :func:`with_sizes`."""
     if not dynamic_dims:
         return value.value
     parts = [value.value]
@@ -40,7 +40,7 @@ def joined(value: Padded, dynamic_dims: Sequence[DynamicDimension], make: Padder
 
 
 def parted(joined: Instruction, shape: Shape, dynamic_dims: Sequence[DynamicDimension], make: Padder) -> Padded:
-    """The value of a shape that was joined with its sizes at these dynamic_dims."""
+    """The inverse of :func:`joined`: the padded value of a shape, from the tuple with its sizes at the end."""
     if not dynamic_dims:
         return Padded(joined)
     parts = [make.element(joined, i) for i in range(len(joined.shape.tuple_shapes))]
@@ -70,7 +70,7 @@ def at_sizes(old: Instruction, operands: Sequence[Padded], make: Padder) -> Padd
 
 
 def _marked(shape: Shape, sizes: Collection[DynamicDimension]) -> Shape:
-    """The shape, dynamic where there are sizes and nowhere else."""
+    """The shape with exactly those dimensions dynamic that have sizes."""
 
     def marked(part: Shape, path: tuple[int, ...]) -> Shape:
         if part.is_tuple:

@@ -1,4 +1,4 @@
-"""Padded values between devices: what comes from others comes with its size."""
+"""Rules for padded arrays in collectives: sizes are sent along, or checked to be equal on all devices."""
 
 from __future__ import annotations
 
@@ -28,12 +28,15 @@ from xlakit.passes.dynamic.padded_values import (
 COLLECTIVES = PaddedRules()
 _rule = COLLECTIVES.rule
 
-# Channels from here on are those of collectives that compare sizes: no program has so many.
+# The first channel of the collectives that compare sizes; no program has so many channels of its own.
 _CHANNELS = 1 << 40
 
 
 def _same_sizes(old: Instruction, operands: Sequence[Padded], make: Padder, cut: int | None = None) -> Padded:
-    """What comes from devices whose arrays must be as large as this one's; the dimension ``cut`` must be full."""
+    """The collective on padded arrays whose sizes must be the same on all devices.
+
+    cut: a dimension that the collective divides, which must not be dynamic.
+    """
     if cut is not None and any(cut in x.dims for x in operands):
         raise NoRuleError(f"{old.op.opcode} along a dynamic dimension")
     return bundle(make.again([x.value for x in operands]), _agreed(old, [x.dims for x in operands], make))
@@ -42,9 +45,10 @@ def _same_sizes(old: Instruction, operands: Sequence[Padded], make: Padder, cut:
 def _agreed(
     old: Instruction, sizes: Sequence[Mapping[int, Instruction]], make: Padder
 ) -> Sequence[Mapping[int, Instruction]]:
-    """The sizes of some arrays, behind a check that all devices of the group have the same ones.
+    """The sizes of some arrays, after a run-time check that all devices of the group have the same ones.
 
-    One all-reduce takes the minimum of the sizes and of the negated sizes: all are equal if the least is the greatest.
+    One all-reduce takes the minimum of the sizes and of the negated sizes; the sizes are equal if their minimum is
+    their maximum.
     """
     op = old.op_as(Collective)
     own = [size for dims in sizes for size in dims.values()]
@@ -76,19 +80,19 @@ def _agreed(
 
 @_rule("all-reduce")
 def all_reduce(old: Instruction, operands: Sequence[Padded], make: Padder) -> Padded:
-    """All devices bring arrays of the same sizes, so the result has them."""
+    """All devices must have arrays of the same sizes, which the result has, too."""
     return _same_sizes(old, operands, make)
 
 
 @_rule("reduce-scatter")
 def reduce_scatter(old: Instruction, operands: Sequence[Padded], make: Padder) -> Padded:
-    """The same, as long as the dimension that is dealt out is full."""
+    """As all-reduce; the scattered dimension must not be dynamic."""
     return _same_sizes(old, operands, make, old.op_as(ReduceScatter).scatter_dimension)
 
 
 @_rule("all-to-all")
 def all_to_all(old: Instruction, operands: Sequence[Padded], make: Padder) -> Padded:
-    """The same, as long as the dimension that is cut up is full."""
+    """As all-reduce; the split dimension must not be dynamic."""
     along = old.op_as(AllToAll).split_dimension
     if along is None:
         raise NoRuleError("all-to-all of a tuple, whose elements may have different sizes")
@@ -97,10 +101,10 @@ def all_to_all(old: Instruction, operands: Sequence[Padded], make: Padder) -> Pa
 
 @_rule("collective-permute", "collective-broadcast")
 def moved(old: Instruction, operands: Sequence[Padded], make: Padder) -> Padded:
-    """The sizes go along, as more operands. Where nothing is sent there are zeros, and those fill the bounds."""
+    """Sizes are sent as additional operands. A device that receives nothing gets zeros, with full sizes."""
     if getattr(old.op, "slice_sizes", ()) or getattr(old.op, "has_dynamic_root", False):
         raise NoRuleError(f"{old.op.opcode} with operands that are not sent")
-    # One more than the sizes, so that 0 says that nothing was sent.
+    # The sizes plus 1, so that a received 0 means that nothing was sent.
     sizes = [make.instruction(make.plus(x.dims[d], 1)) for x in operands for d in sorted(x.dims)]
     came = make.add(old.op, *(x.value for x in operands), *sizes)
     count = len(operands)
@@ -120,13 +124,13 @@ def moved(old: Instruction, operands: Sequence[Padded], make: Padder) -> Padded:
 
 @_rule("all-gather")
 def all_gather(old: Instruction, operands: Sequence[Padded], make: Padder) -> Padded:
-    """Along a dynamic dimension the sizes are gathered too, and each block moves to where those before it end."""
+    """Along a dynamic dimension the sizes are gathered too, and each block moves to the end of those before it."""
     along = old.op_as(AllGather).all_gather_dimension
     if not any(along in x.dims for x in operands):
         return _same_sizes(old, operands, make)
     others = _agreed(old, [{d: n for d, n in x.dims.items() if d != along} for x in operands], make)
     ragged = [x for x in operands if along in x.dims]
-    # A size lies along the same dimension as the blocks that it is of.
+    # Sizes are gathered along the same dimension as the blocks.
     sizes = [make.reshape(x.dims[along], (1,) * x.shape.rank) for x in ragged]
     shapes = list(static_shape(old.shape).tuple_shapes or (static_shape(old.shape),))
     count = _members(operands, shapes, along)
@@ -148,7 +152,7 @@ def all_gather(old: Instruction, operands: Sequence[Padded], make: Padder) -> Pa
 
 
 def _members(operands: Sequence[Padded], shapes: Sequence[Shape], along: int) -> int:
-    """How many devices gather."""
+    """The number of devices in a group, from the shapes."""
     for x, shape in zip(operands, shapes, strict=True):
         if x.shape.dimensions[along]:
             return shape.dimensions[along] // x.shape.dimensions[along]
@@ -158,7 +162,10 @@ def _members(operands: Sequence[Padded], shapes: Sequence[Shape], along: int) ->
 def _moved_together(
     value: Instruction, sizes: Instruction, along: int, block: int, make: Padder
 ) -> tuple[Instruction, Instruction]:
-    """Blocks of which ``sizes`` elements are valid, concatenated without gaps; and the size of all."""
+    """The blocks of an array concatenated without their padding, and the total size.
+
+    sizes: the number of valid elements of each block. block: its bound.
+    """
     bounds, count = value.shape.dimensions, sizes.shape.num_elements
     sizes = make.reshape(sizes, (count,))
     room = [PaddingDimension()] * len(bounds)

@@ -1,4 +1,4 @@
-"""Padded values element by element: operands that are not full are cut to what they have in common."""
+"""Rules for padded arrays in element-wise operations: the result has the sizes that the operands have in common."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def element_wise(old: Instruction, operands: Sequence[Padded], make: Padder) -> 
     values = [x.value for x in operands]
     dims: dict[int, Instruction] = {}
     for d in range(rank):
-        # What has one size is the same instruction nearly always.
+        # Operands of equal size nearly always have the same instruction as their size.
         sizes = list(dict.fromkeys(x.dims[d] for x in operands if x.shape.rank == rank and d in x.dims))
         if len(sizes) == 1:
             dims[d] = sizes[0]
@@ -33,7 +33,7 @@ def element_wise(old: Instruction, operands: Sequence[Padded], make: Padder) -> 
 
 
 def _common(sizes: Sequence[Instruction], make: Padder) -> Instruction:
-    """The least size but 1; 1 where there is no other."""
+    """The least of the sizes that are not 1; 1 if all are."""
     one, endless = make.number(1), make.number(_ENDLESS)
     least = endless
     for size in sizes:
@@ -43,7 +43,7 @@ def _common(sizes: Sequence[Instruction], make: Padder) -> Instruction:
 
 
 def _stretched(value: Instruction, dimension: int, size: Instruction, make: Padder) -> Instruction:
-    """The first element everywhere along a dimension, if that is all there is."""
+    """The array with its first element repeated along a dimension if its size there is 1, else unchanged."""
     bounds = value.shape.dimensions
     parts = tuple(SliceDimension(0, 1 if d == dimension else n) for d, n in enumerate(bounds))
     first = make.slice(value, parts)
@@ -55,7 +55,7 @@ def _stretched(value: Instruction, dimension: int, size: Instruction, make: Padd
 
 @ELEMENTS.rule("map")
 def map_(old: Instruction, operands: Sequence[Padded], make: Padder) -> Padded:
-    """map(x, f): an f that may not end on arbitrary values is called for valid elements alone.
+    """map(x, f): an f that may not terminate on arbitrary values is called for valid elements only.
 
     Padding takes the value of the first element. If there is none, f is not called.
     """

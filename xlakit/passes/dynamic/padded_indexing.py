@@ -1,4 +1,4 @@
-"""Padded values read and written at computed indices: gathers and scatters stay within the valid elements."""
+"""Rules for padded arrays in gathers and scatters, which stay within the valid elements."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _rule = INDEXING.rule
 
 
 def _vectors(indices: Padded, vector_dim: int, make: Padder) -> Padded:
-    """The indices in S32, with a dimension for the index vectors behind all others."""
+    """The indices in S32, with the dimension of the index vectors moved to the end, or appended."""
     value = make.saturated(indices.value)
     rank = value.shape.rank
     if vector_dim == rank:
@@ -35,7 +35,7 @@ def _vectors(indices: Padded, vector_dim: int, make: Padder) -> Padded:
 
 @_rule("gather")
 def gather(old: Instruction, operands: Sequence[Padded], make: Padder) -> Padded:
-    """Starts are clamped so that slices lie within the valid elements; what a longer slice has beyond them is zero."""
+    """Starts are clamped so that slices lie within the valid elements; a slice longer than these ends with zeros."""
     op, (x, indices) = old.op_as(Gather), operands
     bounds, rank = x.shape.dimensions, x.shape.rank
     vectors = _vectors(indices, op.index_vector_dim, make)
@@ -69,12 +69,12 @@ def gather(old: Instruction, operands: Sequence[Padded], make: Padder) -> Padded
 
 
 def _without(dimensions: Sequence[int], removed: int) -> tuple[int, ...]:
-    """Dimension numbers as they are when one of them has gone to the end."""
+    """Dimension numbers after the dimension ``removed`` has been moved to the end."""
     return tuple(d - (d > removed) for d in dimensions)
 
 
 def _clamped(vectors: Instruction, limits: Sequence[Size], make: Padder) -> Instruction:
-    """Index vectors moved to where each component is from 0 to its limit."""
+    """Index vectors with each component clamped to [0, limit]."""
     sizes = vectors.shape.dimensions
     row = make.broadcast(make.row(limits), sizes, (len(sizes) - 1,))
     return make.apply("maximum", make.apply("minimum", vectors, row), make.broadcast(make.number(0), sizes))
@@ -85,11 +85,11 @@ def _clamped(vectors: Instruction, limits: Sequence[Size], make: Padder) -> Inst
 
 @_rule("scatter")
 def scatter(old: Instruction, operands: Sequence[Padded], make: Padder) -> Padded:
-    """Windows that are padding, or reach beyond the valid elements, are left out.
+    """Windows that are padding, or reach beyond the valid elements, are dropped.
 
     Index vectors get one more component, for a new dimension of size 1: an index of 1 there is out of bounds.
 
-    Where windows are not full, each of their elements becomes a window of its own.
+    If windows have padding, each of their elements becomes a separate window.
     """
     op, count = old.op_as(Scatter), len(operands) // 2
     arrays, indices, updates = operands[:count], operands[count], operands[count + 1 :]
@@ -113,7 +113,7 @@ def scatter(old: Instruction, operands: Sequence[Padded], make: Padder) -> Padde
     outside = _outside(starts, counts, arrays, extents, make, all_dimensions=is_split)
     if is_split:
         starts, outside = _split(starts, outside, update_dims, spanned, make)
-        # Of whole windows that are padding, it is known already.
+        # Windows that are padding as a whole are in ``outside`` already.
         valid_updates = make.valid(update_dims, {d: size for d, size in update_sizes.items() if d >= len(batch)})
         if valid_updates is not None:
             outside = make.apply("or", outside, make.apply("not", valid_updates))
@@ -135,7 +135,7 @@ def scatter(old: Instruction, operands: Sequence[Padded], make: Padder) -> Padde
 
 
 def _all_starts(op: Scatter, vectors: Instruction, rank: int, make: Padder) -> Instruction:
-    """Index vectors with a component for each dimension of the operands, in their order."""
+    """Index vectors with a component for every dimension of the operands, in the order of dimensions."""
     sizes = (*vectors.shape.dimensions[:-1], 1)
     batching = _without(op.scatter_indices_batching_dims, op.index_vector_dim)
     along = dict(zip(op.input_batching_dims, batching, strict=True))
@@ -191,7 +191,10 @@ def _outside(
 def _split(
     starts: Instruction, outside: Instruction, sizes: Sequence[int], spanned: Sequence[int], make: Padder
 ) -> tuple[Instruction, Instruction]:
-    """Where each element of each window goes, and whether its window is outside; ``sizes`` are those of the updates."""
+    """For each element of each window its index vector, and whether its window is outside.
+
+    sizes: the dimensions of the updates.
+    """
     batch, rank = len(outside.shape.dimensions), starts.shape.dimensions[-1]
     whole = (*sizes, rank)
     total = make.broadcast(starts, whole, (*range(batch), len(sizes)))

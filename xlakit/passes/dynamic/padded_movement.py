@@ -1,4 +1,4 @@
-"""Padded values that move: what broadcast, slice, pad, concatenate and the like make of sizes and of padding."""
+"""Rules for padded arrays in operations that move elements: broadcast, slice, pad, concatenate and the like."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from xlakit.passes.dynamic.padded_values import NoRuleError, Padded, PaddedRules
 MOVEMENT = PaddedRules()
 _rule = MOVEMENT.rule
 
-# Custom calls that give their one operand as it is.
+# Custom calls that return their operand unchanged.
 _SAME = ("AssumeGatherIndicesInBound", "SetBound")
 
 # -- sizes -----------------------------------------------------------------------------------------
@@ -29,7 +29,7 @@ _SAME = ("AssumeGatherIndicesInBound", "SetBound")
 
 @_rule("get-dimension-size")
 def get_dimension_size(old: Instruction, operands: Sequence[Padded], make: Padder) -> Padded:
-    """The size that goes along with the array."""
+    """The size scalar of the array."""
     return Padded(make.instruction(make.size(operands[0], old.op_as(GetDimensionSize).dimension)))
 
 
@@ -47,7 +47,7 @@ def set_dimension_size(old: Instruction, operands: Sequence[Padded], make: Padde
 
 
 def _within(size: Instruction, dimension: int, bound: int, make: Padder) -> Instruction:
-    """A size that the program gives, once it is known to be within its bound."""
+    """A size that the program computes, after a run-time check that it is within its bound."""
     known = as_integer(uniform(size))
     if known is not None and 0 <= known <= bound:
         return size
@@ -58,7 +58,7 @@ def _within(size: Instruction, dimension: int, bound: int, make: Padder) -> Inst
 
 @_rule("constant")
 def constant(old: Instruction, operands: Sequence[Padded], make: Padder) -> Padded:
-    """A literal that holds fewer elements than its bounds: with zeros behind them."""
+    """A literal with fewer elements than its bounds is filled up with zeros."""
     literal = old.op_as(Constant).literal
     if not literal.shape.is_array:
         raise NoRuleError("a constant tuple")
@@ -73,7 +73,7 @@ def constant(old: Instruction, operands: Sequence[Padded], make: Padder) -> Padd
 
 @_rule("custom-call")
 def custom_call(old: Instruction, operands: Sequence[Padded], make: Padder) -> Padded:
-    """PadToStatic and SliceToDynamic turn arrays into their padded form and back; SetBound and the like say nothing."""
+    """PadToStatic and SliceToDynamic convert between dynamic and padded arrays; SetBound and the like do nothing."""
     target = old.op_as(CustomCall).custom_call_target
     x = operands[0] if operands else None
     if x is None or not x.shape.is_array or target not in (*_SAME, "PadToStatic", "SliceToDynamic"):
@@ -89,12 +89,12 @@ def custom_call(old: Instruction, operands: Sequence[Padded], make: Padder) -> P
     return x
 
 
-# -- without moving anything -----------------------------------------------------------------------
+# -- elements that stay, and renamed dimensions ----------------------------------------------------
 
 
 @_rule("copy", "bitcast-convert", "opt-barrier", "add-dependency")
 def same_positions(old: Instruction, operands: Sequence[Padded], make: Padder) -> Padded:
-    """Elements stay where they are, and so do the sizes of the first operand."""
+    """Elements keep their positions; the result has the sizes of the first operand."""
     return Padded(make.again([o.value for o in operands]), operands[0].sizes)
 
 
@@ -118,7 +118,7 @@ def transpose(old: Instruction, operands: Sequence[Padded], make: Padder) -> Pad
 
 
 def _parts(old: Instruction, sizes: dict[int, Size], value: Instruction, make: Padder) -> Padded:
-    """An array of which ``sizes`` are valid: sizes of dimensions declared dynamic; in others zeros fill the rest."""
+    """An array with these valid sizes; in dimensions that are declared static, zeros replace the padding."""
     marks = old.shape.dynamic_dimensions
     rest = make.valid(value.shape.dimensions, {d: n for d, n in sizes.items() if not marks[d]})
     value = make.chosen(rest, value, make.zero(value.shape.element_type)) if rest is not None else value
@@ -133,7 +133,7 @@ def slice_(old: Instruction, operands: Sequence[Padded], make: Padder) -> Padded
     for d, size in x.dims.items():
         part = old.op_as(Slice).slice[d]
         end = size if part.limit >= x.shape.dimensions[d] else make.least(size, part.limit)
-        # As many steps as begin before the end.
+        # The number of strides that begin before the end.
         room = make.plus(make.minus(end, part.start), part.stride - 1)
         sizes[d] = make.over(room if part.start == 0 else make.most(0, room), part.stride)
     return _parts(old, sizes, make.again([x.value]), make)
@@ -152,13 +152,13 @@ def _starts(indices: Sequence[Padded], rank: int, make: Padder) -> list[Instruct
 
 
 def _inside(start: Instruction, have: Size, size: Size, make: Padder) -> Instruction:
-    """A start clamped so that the ``size`` elements from it lie among ``have``, or at 0 if they are fewer."""
+    """A start clamped so that ``size`` elements from it lie within ``have`` elements; 0 if ``have`` is less."""
     return make.instruction(make.most(0, make.least(start, make.minus(have, size))))
 
 
 @_rule("dynamic-slice")
 def dynamic_slice(old: Instruction, operands: Sequence[Padded], make: Padder) -> Padded:
-    """The start is clamped so that the slice lies within the valid elements; what it has beyond them is zero."""
+    """The start is clamped so that the slice lies within the valid elements; beyond these, the slice has zeros."""
     x, *indices = operands
     sizes = old.op_as(DynamicSlice).dynamic_slice_sizes
     starts = _starts(indices, len(sizes), make)
@@ -200,7 +200,7 @@ def dynamic_update_slice(old: Instruction, operands: Sequence[Padded], make: Pad
 
 
 def beginning(x: Instruction, sizes: Sequence[int], make: Padder) -> Instruction:
-    """The first elements along every dimension; the array itself where those are all."""
+    """The first ``sizes`` elements along the dimensions; the array itself if it has no more."""
     if x.shape.dimensions == tuple(sizes):
         return x
     return make.slice(x, [SliceDimension(0, n) for n in sizes])
@@ -229,11 +229,11 @@ def pad(old: Instruction, operands: Sequence[Padded], make: Padder) -> Padded:
 
 @_rule("concatenate")
 def concatenate(old: Instruction, operands: Sequence[Padded], make: Padder) -> Padded:
-    """Each array is written where those before it end, over what they have beyond their sizes."""
+    """Each array is written at the end of the valid elements of those before it, over their padding."""
     along = old.op_as(Concatenate).dimension
     kind, bounds = old.shape.element_type, old.shape.dimensions
     parts = [array(make.convert(x.value, kind), x.dims) for x in operands]
-    # Where one is not full in another dimension, all have its size there.
+    # All operands have the same sizes in the other dimensions.
     dims = {d: size for x in reversed(operands) for d, size in x.dims.items() if d != along}
     if not any(along in x.dims for x in operands):
         return array(make.add(Concatenate(dimension=along), *(p.value for p in parts)), dims)

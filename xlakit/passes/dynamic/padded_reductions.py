@@ -1,4 +1,4 @@
-"""Padded values combined: reductions and windows that ignore the padding, sorts that put it last."""
+"""Rules for padded arrays in reductions and windows, which ignore the padding, and in sorts, which put it last."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ _rule = REDUCTIONS.rule
 _NO_WINDOW = WindowDimension(1)
 
 
-# -- what changes nothing ----------------------------------------------------------------------------
+# -- reducers that ignore padding --------------------------------------------------------------------
 
 
 def identity_of(computation: Computation, kind: PrimitiveType) -> Array | None:
-    """The number that a known reducer of one type combines with any other to that other one."""
+    """The identity of a reducer that is a known operation of one type; else None."""
     op = reducer_op(computation)
     if op is None or computation.root.shape.element_type is not kind:
         return None
@@ -49,15 +49,15 @@ def _unpadded(
 ) -> tuple[list[Instruction], Computation, bool]:
     """Operands and reducer of a reduction along ``dimensions`` that ignores the padding.
 
-    For a known reducer padding becomes its identity. Others reduce pairs of an element and a PRED, whether it is
-    valid; then the last value returned is true.
+    For a known reducer, padding becomes its identity. Other reducers get an additional PRED operand, whether an element
+    is valid; then the last value returned is true.
     """
     dims = {d: size for d, size in make.common_dims(arrays).items() if d in dimensions}
     plain = [*(x.value for x in arrays), *(x.value for x in inits)]
     valid = make.valid(arrays[0].shape.dimensions, dims)
     if valid is None:
         return plain, computation, False
-    # None of several arrays, whose reducers give tuples.
+    # This is None for several arrays, since their reducers return tuples.
     identity = identity_of(computation, arrays[0].shape.element_type)
     if identity is not None:
         filled = make.chosen(valid, arrays[0].value, make.constant(identity))
@@ -68,7 +68,7 @@ def _unpadded(
 
 
 def selective(computation: Computation, make: Padder) -> Computation:
-    """f -> g, where g(x, xs, y, ys) is f(x, y) if both are valid, else the one that is."""
+    """f -> g, where g(x, x_valid, y, y_valid) is f(x, y) if both are valid, else the valid one; also g's validity."""
     old = [p.shape for p in computation.parameters]
     count = len(old) // 2
     flag = Shape(PrimitiveType.PRED)
@@ -86,7 +86,7 @@ def selective(computation: Computation, make: Padder) -> Computation:
         combined = _parts(inner.add(Call(to_apply=computation), *left, *right), inner)
         results = [inner.apply("select", both, c, a) for c, a in zip(combined, alone, strict=True)]
     else:
-        # It may not end on arbitrary values, such as those of padding.
+        # The reducer may not terminate on arbitrary values, such as those of padding.
         results = _called_where(both, computation, [*left, *right], alone, inner)
     anything = inner.apply("or", left_valid, right_valid)
     return inner.computation(f"{computation.name}_valid", inner.tuple(*results, anything))
@@ -105,7 +105,7 @@ def _called_where(
     otherwise: Sequence[Instruction],
     make: Padder,
 ) -> list[Instruction]:
-    """The results of a computation where a test holds; it is not run where it does not."""
+    """The results of a computation if a test holds, else ``otherwise`` without running the computation."""
 
     def branch(result: Callable[[Padder, list[Instruction]], list[Instruction]], name: str) -> Computation:
         inner = make.apart()
@@ -121,7 +121,7 @@ def _called_where(
 
 
 def _without_flag(value: Instruction, flagged: bool, is_tuple: bool, make: Padder) -> Instruction:
-    """The results without the one that says whether they are valid."""
+    """The results without the validity flag."""
     if not flagged:
         return value
     parts = _parts(value, make)[:-1]
@@ -159,7 +159,7 @@ def _as_declared(value: Instruction, shape: Shape, make: Padder) -> Instruction:
 
 @_rule("reduce-window")
 def reduce_window(old: Instruction, operands: Sequence[Padded], make: Padder) -> Padded:
-    """As for a reduction, under each placement of the window; the sizes give the number of placements."""
+    """As a reduction under each placement of the window; the result's sizes are numbers of placements."""
     op, count = old.op_as(ReduceWindow), len(operands) // 2
     arrays, inits = operands[:count], operands[count:]
     windows = op.window.dimensions
@@ -178,7 +178,7 @@ def reduce_window(old: Instruction, operands: Sequence[Padded], make: Padder) ->
 
 @_rule("select-and-scatter")
 def select_and_scatter(old: Instruction, operands: Sequence[Padded], make: Padder) -> Padded:
-    """The position of the element that each placement selects among the valid ones, then a scatter to it."""
+    """Finds the position of the valid element that each window placement selects, then scatters to it."""
     op, (x, source, init) = old.op_as(SelectAndScatter), operands
     bounds, placements = x.shape.dimensions, source.shape.dimensions
     position = _selected(x, op, make)
@@ -199,7 +199,7 @@ def select_and_scatter(old: Instruction, operands: Sequence[Padded], make: Padde
 
 
 def _selected(x: Padded, op: SelectAndScatter, make: Padder) -> Instruction:
-    """For each placement the number of its selected element in row-major order; -1 where it has none."""
+    """For each placement the row-major index of its selected element; -1 if it has no valid element."""
     bounds = x.shape.dimensions
     numbers = make.reshape(make.positions((x.shape.num_elements,), 0), bounds)
     valid = make.valid(bounds, x.dims) or make.broadcast(make.scalar(True, PrimitiveType.PRED), bounds)
@@ -245,7 +245,7 @@ def sort(old: Instruction, operands: Sequence[Padded], make: Padder) -> Padded:
 
 
 def _last_key(comparator: Computation, operands: Sequence[Padded]) -> tuple[int, Array] | None:
-    """Which operand a comparator orders by and the greatest key, if it just compares two elements in a total order."""
+    """The operand that a comparator orders by and the last key in its order; None unless it is one total comparison."""
     root = comparator.root
     if not isinstance(root.op, Compare) or any(not isinstance(o.op, Parameter) for o in root.operands):
         return None
@@ -263,12 +263,12 @@ def _last_key(comparator: Computation, operands: Sequence[Padded]) -> tuple[int,
 
 
 def last_in_total_order(kind: PrimitiveType, *, greatest: bool) -> Array | None:
-    """The greatest or the least number, of floats in their total order; None where that is not known here."""
+    """The greatest or the least number of a type, of floats in their total order; None for narrow floats."""
     if not kind.is_floating:
         return highest(kind) if greatest else lowest(kind)
     if kind.bit_width < 8 or kind.name.startswith("F8"):
         return None
-    # All bits of a NaN set: with the sign it is before all else, without behind all.
+    # A NaN with all bits set: with the sign bit it is the first in the total order, without it the last.
     bits = (1 << (kind.bit_width - greatest)) - 1
     return np.asarray(bits, dtype=f"u{kind.byte_width}").view(kind.dtype)
 
@@ -306,7 +306,7 @@ def top_k(old: Instruction, operands: Sequence[Padded], make: Padder) -> Padded:
 
 
 def _first_in_order(x: Padded, op: TopK, make: Padder) -> list[Instruction]:
-    """The first k of a stable sort, and where they were."""
+    """The first k elements of a stable sort, and their positions."""
     axis = x.shape.rank - 1
     inner = make.apart()
     shapes = [Shape(x.shape.element_type)] * 2 + [Shape(PrimitiveType.S32)] * 2 + [Shape(PrimitiveType.PRED)] * 2

@@ -1,4 +1,4 @@
-"""Padded values under other dimensions: reshapes, which take the valid elements in row-major order."""
+"""Rules for reshapes of padded arrays, which take the valid elements in row-major order."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class _Group:
 
     @property
     def moves(self) -> bool:
-        """Whether elements have other positions among the bounds afterwards."""
+        """Whether the reshape moves elements within the padded array."""
         return not (_is_prefix(self.bounds, self.sizes) and _is_prefix(self.new_bounds, self.new_sizes))
 
 
@@ -44,13 +44,13 @@ def _is_prefix(bounds: Sequence[int], sizes: Sequence[Size]) -> bool:
 
 @_rule("reshape")
 def reshape(old: Instruction, operands: Sequence[Padded], make: Padder) -> Padded:
-    """Each group of dimensions holds as many elements as before, which its one dynamic dimension says."""
+    """Each group of dimensions keeps its number of valid elements, which determines its one dynamic dimension."""
     (x,) = operands
     bounds, new_bounds = x.shape.dimensions, old.shape.dimensions
     marks = old.shape.dynamic_dimensions
     whole = tuple(make.size(x, d) for d in range(len(bounds)))
     if not any(marks):
-        # There are that many valid elements only if no dimension has padding.
+        # A static result needs all elements, so no dimension may have padding: this is checked at run time.
         count, full = make.product(whole), x.shape.num_elements
         filled = make.compare(make.instruction(count), make.number(full), "EQ")
         _checked(filled, make.instruction(count), x, make)
@@ -58,7 +58,8 @@ def reshape(old: Instruction, operands: Sequence[Padded], make: Padder) -> Padde
     cuts = common_factors(bounds, new_bounds)
     pairs = list(itertools.pairwise(cuts))
     if any(_is_open(x, a, b) and not any(marks[a[1] : b[1]]) for a, b in pairs):
-        # A size of 1 that may become 0 has no dimension of its own in the result: then the whole array has.
+        # A dynamic size (such as one of bound 1) may have no dynamic dimension in its group of the result; then the
+        # whole array becomes one group.
         pairs = [((0, 0), (len(bounds), len(new_bounds)))]
     groups: list[_Group] = []
     for (start, first), (end, last) in pairs:
@@ -91,7 +92,7 @@ def _sizes(count: Size, bounds: Sequence[int], marks: Sequence[bool], x: Padded,
 
 
 def _checked(holds: Instruction, size: Instruction, x: Padded, make: Padder) -> Instruction:
-    """The size, if something holds that must where ``x`` is reshaped."""
+    """The size, after a run-time check of a condition on the sizes of the reshaped array ``x``."""
     own = make.row([make.size(x, d) for d in range(x.shape.rank)])
     result = make.old.shape
     known = [x.shape.dimensions, result.dimensions, result.dynamic_dimensions]
@@ -101,7 +102,7 @@ def _checked(holds: Instruction, size: Instruction, x: Padded, make: Padder) -> 
 
 @_rule("dynamic-reshape")
 def dynamic_reshape(old: Instruction, operands: Sequence[Padded], make: Padder) -> Padded:
-    """The operands say the sizes."""
+    """The operands give the sizes of the result, which are checked at run time."""
     x, *given = operands
     bounds, marks = old.shape.dimensions, old.shape.dynamic_dimensions
     new: list[Size] = [n.value if mark else bound for n, bound, mark in zip(given, bounds, marks, strict=True)]
@@ -121,7 +122,7 @@ def dynamic_reshape(old: Instruction, operands: Sequence[Padded], make: Padder) 
 
 
 def _regrouped(value: Instruction, groups: Sequence[_Group], make: Padder) -> Padded:
-    """The array with each group of dimensions instead of the one before."""
+    """The array with the old dimensions of each group replaced by the new ones."""
     result = tuple(bound for group in groups for bound in group.new_bounds)
     if value.shape.num_elements:
         before = 1
@@ -137,7 +138,7 @@ def _regrouped(value: Instruction, groups: Sequence[_Group], make: Padder) -> Pa
 
 
 def _gathered(x: Instruction, positions: Instruction, make: Padder) -> Instruction:
-    """Along the middle dimension the elements that ``positions`` names; positions outside are moved inside."""
+    """The elements at ``positions`` along the middle dimension; positions outside are clamped."""
     before, _, after = x.shape.dimensions
     gather = Gather(
         offset_dims=(0, 2),
@@ -152,7 +153,7 @@ def _gathered(x: Instruction, positions: Instruction, make: Padder) -> Instructi
 def _sources(group: _Group, make: Padder) -> Instruction:
     """For each position of the group's result the position in its operand that the element comes from.
 
-    The number in between is that among the valid elements.
+    Position -> number among the valid elements -> position in the operand.
     """
     count = math.prod(group.bounds)
     if count > _MOST_ELEMENTS:
@@ -164,7 +165,7 @@ def _sources(group: _Group, make: Padder) -> Instruction:
 
 
 def _renumbered(number: Instruction, old: Sequence[Size], new: Sequence[Size], make: Padder) -> Instruction:
-    """Numbers that count through dimensions of sizes ``old``, counted through those of sizes ``new`` instead."""
+    """Row-major indices into dimensions of sizes ``old``, converted to row-major indices into sizes ``new``."""
     total: Instruction | None = None
     for d in range(len(old)):
         index = number

@@ -1,7 +1,7 @@
-"""Padded values: arrays at their bounds, with their sizes.
+"""Padded values: arrays at their bounds with scalars for their sizes, and the builder that rules use.
 
 An element is valid if its index is below the size in each dimension. All others are padding, which may hold any value.
-A rule for an operation whose result depends on padding first replaces it, by an identity of the operation for example.
+A rule for an operation whose result depends on the padding first replaces it, for example by the operation's identity.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ from xlakit.passes.core.framework import PassContext
 from xlakit.passes.core.hlo_builder import HloBuilder
 from xlakit.passes.core.rules import opcodes_of
 
-# Where in nested tuples an array is, and which dimension of it.
+# The index of an array in nested tuples, and one of its dimensions.
 DynamicDimension: TypeAlias = tuple[ShapeIndex, int]
-# A number of elements: an S32 scalar, or known.
+# A number of elements: an S32 scalar, or an int if it is known at compile time.
 Size: TypeAlias = "Instruction | int"
 
 _GREATEST = 2**31 - 1
 
 
 def static_shape(shape: Shape) -> Shape:
-    """The shape with every dimension at its bound; raises UnsupportedError where one has none."""
+    """The shape with every dimension static, at its bound; raises UnsupportedError for one without a bound."""
     if shape.tuple_shapes:
         return dataclasses.replace(shape, tuple_shapes=tuple(map(static_shape, shape.tuple_shapes)))
     if UNBOUNDED in shape.dimensions:
@@ -60,7 +60,7 @@ def dynamic_dimensions(shape: Shape) -> list[DynamicDimension]:
 
 @dataclass(frozen=True, slots=True)
 class Padded:
-    """A value with static shapes, and the sizes, S32 scalars, of those dimensions that may not be full."""
+    """A value with static shapes, and the sizes, S32 scalars, of the dimensions that may have padding."""
 
     value: Instruction
     sizes: Mapping[DynamicDimension, Instruction] = field(default_factory=dict[DynamicDimension, Instruction])
@@ -93,9 +93,9 @@ def bundle(value: Instruction, elements: Sequence[Mapping[int, Instruction]]) ->
 
 
 class Padder(HloBuilder):
-    """Makes the instructions that replace one; ``old`` is that one.
+    """Makes the instructions that replace the instruction ``old``.
 
-    made: what replaces those before it.
+    made: the replacements of the instructions before it.
     """
 
     def __init__(
@@ -114,7 +114,7 @@ class Padder(HloBuilder):
     # -- instructions ----------------------------------------------------------------------------
 
     def add(self, op: Op, *operands: Instruction, shape: Shape | None = None) -> Instruction:
-        """An instruction."""
+        """Append an instruction with the metadata of the old one."""
         return self.builder.add(op, *operands, like=self.old, shape=shape)
 
     def again(self, operands: Sequence[Instruction], op: Op | None = None) -> Instruction:
@@ -122,7 +122,7 @@ class Padder(HloBuilder):
         return self.append_after_control(self.old.replace(op=op, operands=operands, shape=static_shape(self.old.shape)))
 
     def append_after_control(self, new: Instruction) -> Instruction:
-        """Append an instruction made from the old one, with control predecessors of the new computation."""
+        """Append an instruction made from the old one, with control predecessors mapped to the new computation."""
         if new.control_predecessors:
             new = new.replace(control_predecessors=[self._made[p] for p in new.control_predecessors])
         return self.builder.append(new)
@@ -134,7 +134,7 @@ class Padder(HloBuilder):
         return self._numbers[number]
 
     def positions(self, sizes: Sequence[int], dimension: int) -> Instruction:
-        """For each element of an array its index along a dimension."""
+        """An S32 iota: each element of an array of ``sizes`` is its own index along a dimension."""
         return self.iota(Shape(PrimitiveType.S32, tuple(sizes)), dimension)
 
     # -- arithmetic of sizes ---------------------------------------------------------------------
@@ -188,7 +188,7 @@ class Padder(HloBuilder):
         return total
 
     def size(self, x: Padded, dimension: int) -> Size:
-        """How many elements an array has along a dimension."""
+        """The number of valid elements of an array along a dimension."""
         return x.dims.get(dimension, x.shape.dimensions[dimension])
 
     def common_dims(self, arrays: Iterable[Padded]) -> dict[int, Instruction]:
@@ -200,7 +200,7 @@ class Padder(HloBuilder):
         return dict(sorted(dims.items()))
 
     def placements(self, size: Size, window: WindowDimension) -> Size:
-        """How many placements a window has, as ``WindowDimension.output_size`` says."""
+        """The number of placements of a window along a dimension, the formula of ``WindowDimension.output_size``."""
         base = self.most(0, self.plus(self.times(self.minus(size, 1), window.base_dilation), 1))
         room = self.plus(base, window.padding_low + window.padding_high - window.dilated_size)
         return self.most(0, self.over(self.plus(room, window.stride), window.stride))
@@ -214,7 +214,7 @@ class Padder(HloBuilder):
         return parts[0] if len(parts) == 1 else self.add(Concatenate(dimension=0), *parts)
 
     def saturated(self, x: Instruction) -> Instruction:
-        """Integers as S32; those beyond its range at its ends."""
+        """Integers as S32; those beyond its range are clamped."""
         kind = x.shape.element_type
         if kind.bit_width >= 32 and kind is not PrimitiveType.S32:
             low = self.scalar(0 if kind.is_unsigned else -_GREATEST, kind)
@@ -224,9 +224,9 @@ class Padder(HloBuilder):
         return self.convert(x, PrimitiveType.S32)
 
     def checked(self, holds: Instruction, size: Instruction, target: str, *facts: Instruction) -> Instruction:
-        """The size, if something holds; else the custom call ``target`` of these facts, which raises.
+        """The size if ``holds`` is true at run time; else the custom call ``target``, given ``facts``, raises an error.
 
-        Its ``backend_config`` says which operation the error is about, and the shapes of its operands.
+        The ``backend_config`` of the call names the operation that the error is about, and the shapes of its operands.
         """
         given = self.tuple(*facts)
         good, bad = self.apart(), self.apart()
@@ -273,19 +273,19 @@ class Padder(HloBuilder):
         return self.scalar(0, kind)
 
     def apart(self) -> Padder:
-        """One that makes a computation of its own, for the same instruction."""
+        """A new padder that makes a separate computation, for the same instruction."""
         return Padder(ComputationBuilder(self.context), self.context, self.old, {})
 
     def computation(self, name: str, root: Instruction) -> Computation:
-        """What has been made, as a computation; its name begins with ``name``."""
+        """The instructions made so far, as a computation whose name begins with ``name``."""
         return self.builder.computation(self.context.computation_name(name), root)
 
 
 class NoRuleError(Exception):
-    """An operation has no rule for padded arrays: a host call does it on the valid elements."""
+    """Raised by rules: the operation has no rule for these padded arrays; a host call then evaluates it."""
 
 
-# Makes what replaces the padder's instruction, on these operands.
+# Makes the replacement of an instruction on padded operands.
 PaddedRule: TypeAlias = Callable[[Instruction, Sequence[Padded], Padder], Padded]
 
 

@@ -1,8 +1,8 @@
-"""Dynamic dimensions: arrays whose sizes change become padded arrays, with their sizes beside them as numbers.
+"""Rewrites a module with dynamic dimensions to padded arrays and scalars for their sizes.
 
-An array with bounded dynamic dimensions travels as the array at its bounds and an S32 scalar for each of those
-dimensions. Parameters of the entry come first as they were, then their sizes, in order; the result is a tuple that ends
-with the sizes of its arrays. The caller of the program pads and cuts: see :func:`dynamic_dimensions`.
+An array with bounded dynamic dimensions becomes an array at its bounds and an S32 scalar for each of those dimensions.
+The entry has its original parameters, followed by their sizes, in order; its result is a tuple that ends with the sizes
+of its arrays. The caller of the program pads arguments and slices results: see :func:`dynamic_dimensions`.
 
 A size that may be invalid (beyond its bound, or with too few elements for a reshape) is checked by a conditional, one
 branch of which calls a host function that raises; see ``execution/calls/size_checks.py``.
@@ -44,19 +44,19 @@ from xlakit.passes.dynamic.padded_values import (
     static_shape,
 )
 
-# By opcode, what an operation on padded arrays becomes; element-wise operations need no entry.
+# The rules for operations on padded arrays, by opcode; element-wise operations need no entry.
 RULES = {**MOVEMENT, **ELEMENTS, **REGROUPING, **REDUCTIONS, **INDEXING, **ALGEBRA, **NORMS, **COLLECTIVES}
 
-# What may have dynamic results, or say something of sizes, without dynamic operands.
+# Operations that need a rule even without dynamic operands: they may have dynamic results, or depend on sizes.
 _SOURCES = (SetDimensionSize, DynamicReshape, Constant, CustomCall, Infeed, Recv, RecvDone)
 
 _SIZE = Shape(PrimitiveType.S32)
-# For each parameter of a computation, which of its dimensions are not full.
+# For each parameter of a computation its dimensions that have a size.
 _DynamicDimensions = tuple[frozenset[DynamicDimension], ...]
 
 
 def padded(module: HloModule, context: PassContext) -> HloModule:
-    """A module of dynamic dimensions on padded arrays."""
+    """The module with all dynamic dimensions replaced by padded arrays."""
     # Async pairs, hints and scans are expanded while their operands still have dynamic dimensions.
     module = Expand().run(module, context)
     context.computation_names = {c.name for c in module.computations}
@@ -65,14 +65,14 @@ def padded(module: HloModule, context: PassContext) -> HloModule:
 
 @dataclass(frozen=True, slots=True)
 class _Remade:
-    """A computation on padded values, and which dimensions of its result have sizes beside it."""
+    """A computation on padded values, and the dimensions of its result whose sizes it also returns."""
 
     computation: Computation
     dynamic_dims: tuple[DynamicDimension, ...]
 
 
 class _Padding:
-    """A module that is padded."""
+    """The rewrite of one module; memoizes the padded versions of its computations."""
 
     def __init__(self, module: HloModule, context: PassContext) -> None:
         self._module = module
@@ -113,11 +113,11 @@ class _Padding:
         packed: bool,
         wanted: tuple[DynamicDimension, ...] | None = None,
     ) -> _Remade:
-        """A computation whose parameters have sizes at ``dynamic_dims``.
+        """The padded version of a computation whose parameters have sizes at ``dynamic_dims``.
 
-        ``packed``: sizes stand behind its one parameter, which :func:`joined` tells, else they are parameters behind
-        the others. ``wanted``: the dynamic_dims that the result is joined with the sizes of, by default those that are
-        not full.
+        ``packed``: whether the sizes are in a tuple with its one parameter (see :func:`joined`); else they are
+        parameters after the others. ``wanted``: the dimensions whose sizes the result is joined with, by default those
+        that have a size.
         """
         key = (computation, dynamic_dims, packed, wanted)
         if key not in self._remade:
@@ -129,16 +129,16 @@ class _Padding:
         return self._remade[key]
 
     def is_affected(self, instruction: Instruction) -> bool:
-        """Whether an instruction has dynamic dimensions, or calls what has."""
+        """Whether an instruction has dynamic dimensions, or calls a computation with such instructions."""
         return instruction.shape.is_dynamic or any(c in self._affected for c in instruction.op.called_computations)
 
     def located(self, error: XlakitError, instruction: Instruction) -> XlakitError:
-        """The error with the location in the program where it is."""
+        """The error with the location of the instruction in the program."""
         return located(error, self._module, instruction)
 
 
 class _Computation:
-    """One computation that is padded."""
+    """The rewrite of one computation."""
 
     def __init__(self, module: _Padding, computation: Computation, context: PassContext) -> None:
         self._module = module
@@ -147,12 +147,12 @@ class _Computation:
         self._cloner = ComputationCloner(computation, context)
         self._values: dict[Instruction, Padded] = {}
 
-    # -- the whole -------------------------------------------------------------------------------
+    # -- the computation -------------------------------------------------------------------------
 
     def entry(
         self, dynamic_dims: Sequence[Iterable[DynamicDimension]], results: Sequence[DynamicDimension]
     ) -> Computation:
-        """With parameters for sizes, and a result that has those of ``results`` at its end."""
+        """The padded entry, with parameters for sizes, and a result that ends with the sizes of ``results``."""
         self._parameters(dynamic_dims)
         root = self._run()
         make = self._padder(self._computation.root)
@@ -162,7 +162,7 @@ class _Computation:
     def part(
         self, dynamic_dims: _DynamicDimensions, packed: bool, wanted: tuple[DynamicDimension, ...] | None
     ) -> _Remade:
-        """With sizes as parameters, or in a tuple with its one parameter."""
+        """The padded version of a called computation; see :meth:`_Padding.remade`."""
         if packed:
             self._packed_parameter(dynamic_dims[0])
         else:
@@ -212,7 +212,7 @@ class _Computation:
     # -- instructions ----------------------------------------------------------------------------
 
     def _run(self) -> Padded:
-        # What is not needed must not stop the program.
+        # Dead instructions are skipped, so that they raise no errors.
         live = live_instructions(self._computation)
         for old in self._computation.instructions:
             if old in self._values or old not in live:
@@ -246,7 +246,7 @@ class _Computation:
             raise UnsupportedError(
                 f"{op.opcode} with a result of dynamic dimensions", hint="use the operation itself, not an async pair"
             )
-        # Its results have no dynamic dimensions.
+        # No operand is padded and the results are static: only the shapes inside change.
         return Padded(make.again([x.value for x in operands]))
 
     # -- control ---------------------------------------------------------------------------------
@@ -261,7 +261,7 @@ class _Computation:
         return parted(value, callee.root.shape, remade.dynamic_dims, make)
 
     def _while(self, op: While, initial: Padded, make: Padder) -> Padded:
-        """while(x) -> while(x, sizes): what is not full at the start, or after an iteration, has a size."""
+        """while(x) -> while(x, sizes), for all dimensions that have a size at the start or after an iteration."""
         dynamic_dims = frozenset(initial.sizes)
         while True:
             wanted = tuple(sorted(dynamic_dims))
@@ -296,7 +296,7 @@ class _Computation:
 
 
 def _on_padded(old: Instruction, operands: Sequence[Padded], make: Padder) -> Padded:
-    """An operation on padded arrays: by its rule, or else by Python."""
+    """Replace an operation on padded arrays by its rule, or else by a host call."""
     rule = RULES.get(old.op.opcode, element_wise if old.shape.is_array and old.is_pointwise else at_sizes)
     try:
         return rule(old, operands, make)

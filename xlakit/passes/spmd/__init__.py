@@ -19,9 +19,10 @@ __all__ = ["Partition", "is_split", "is_to_be_split", "split_over"]
 
 
 def is_split(module: HloModule) -> bool:
-    """Whether a program is that of one partition: :func:`split_over` says so, and XLA schedules only such ones.
+    """Whether a program is already the program of one partition.
 
-    XLA's partitioner puts ``_spmd`` behind the names of computations, and leaves the shardings of parameters in place.
+    :func:`split_over` sets the shardings of arguments and results; XLA schedules only partitioned programs, and its
+    partitioner appends ``_spmd`` to the names of computations, but leaves the shardings of parameters in place.
     """
     return (
         module.is_scheduled
@@ -32,7 +33,7 @@ def is_split(module: HloModule) -> bool:
 
 
 def is_to_be_split(module: HloModule, partitions: int) -> bool:
-    """Whether a program is that of all partitions, with shardings."""
+    """Whether a program is one for all partitions, with shardings, that has to be partitioned."""
     if is_split(module):
         return False
     instructions = [i for c in module.computations for i in c.instructions]
@@ -85,9 +86,9 @@ class Partition(Pass):
 def split_over(
     module: HloModule, partitions: int, replicas: int | None = None, *, context: PassContext | None = None
 ) -> HloModule:
-    """The program of one of so many partitions of each replica.
+    """The program of one partition, given the number of partitions of each replica.
 
-    replicas: how many there are; by default as many as the module says.
+    replicas: the number of replicas; by default that of the module.
     """
     # Imported here, since most programs are not partitioned.
     from xlakit.passes.spmd.splitting import split

@@ -98,7 +98,7 @@ def _dependency(walk: Walk, old: Instruction, operands: tuple[Value, ...]) -> Va
 
 
 def _own_number(walk: Walk, old: Instruction, operands: tuple[Value, ...]) -> Value:
-    """The number of the partition, which is a value of a team where that is one partition."""
+    """The number of the partition, which is only allowed in scopes whose teams are single partitions."""
     sharding = old.annotations.sharding
     if walk.scope.size > 1 and (sharding is None or sharding.kind != "MANUAL"):
         raise UnsupportedError(
@@ -109,7 +109,7 @@ def _own_number(walk: Walk, old: Instruction, operands: tuple[Value, ...]) -> Va
 
 
 def _feed_or_channel(walk: Walk, old: Instruction, operands: tuple[Value, ...]) -> Value:
-    """What feeds or sends, which is refused outside of the programs of single partitions."""
+    """Feeds and channels, which are only allowed in scopes whose teams are single partitions."""
     scope = smallest(walk.scope, operands)
     if scope.size > 1:
         raise UnsupportedError(

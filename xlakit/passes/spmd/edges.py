@@ -1,8 +1,8 @@
 """The boundary of a program: arguments arrive with their shardings, results leave with theirs or with inferred ones.
 
-The parts of an argument or result may be unequal: then all have the size of the largest, and the last are padded, with
-anything in the case of a result. Inside of the program such an array is replicated, and in unequal parts where these
-will do.
+The parts of an argument or result may be unequal: then all have the size of the largest, and the last are padded (the
+padding of a result is unspecified). Inside of the program such an array is replicated, except for operations that
+accept unequal parts.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def _without_padding(walk: Walk, given: Iterable[Piece]) -> Iterator[Piece]:
 
 
 def result(walk: Walk, value: Value) -> tuple[Value, list[Tiling]]:
-    """The result in the tiling of its sharding, or as it is."""
+    """The result in the tiling of its sharding; without a sharding in that of propagation, or its own."""
     root = walk.program.module.entry.root
     hints = (walk.frame and walk.frame.hints(root)) or whole_tilings(root.shape)
     with placing(walk.program.module, root):
@@ -73,7 +73,7 @@ def result(walk: Walk, value: Value) -> tuple[Value, list[Tiling]]:
 
 
 def _even(walk: Walk, hint: Tiling, shape: Shape) -> Tiling:
-    """As much of a tiling as has equal parts: along the first of several axes, where not all divide a dimension."""
+    """The tiling with splits reduced to equal parts: along only the first axes if not all divide a dimension."""
     annotations = walk.program.annotations
 
     def fitting(split: Split | None, size: int) -> Split | None:

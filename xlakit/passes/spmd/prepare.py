@@ -1,4 +1,4 @@
-"""Preparation of a program for the partitioner."""
+"""Preparation of a program for the partitioner: canonicalizations that it relies on."""
 
 from __future__ import annotations
 
@@ -55,9 +55,9 @@ def _changed(computation: Computation, context: PassContext) -> Computation:
 
 
 def prepared(module: HloModule, context: PassContext) -> HloModule:
-    """The module with its arrays major to minor, asynchronous operations whole, and no hints inside elements.
+    """The module without layouts and async pairs, and without sharding hints in computations applied to elements.
 
-    Without what is not needed: partial sums are added up early for the second of two users.
+    Dead code is removed first, because a dead second user would make partial sums be added up early.
     """
     module = DeadCode().run(module, context)
     module = _without_hints_on_elements(NormalizeLayouts().run(module, context))

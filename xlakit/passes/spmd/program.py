@@ -27,13 +27,18 @@ class Program:
 
 @dataclass(eq=False)
 class Frame:
-    """The values of a computation, as one way of calls leads to it: for each instruction a node for each leaf."""
+    """The hints for a computation in one calling context: for each instruction a node for each leaf of its value.
+
+    tilings: of all nodes. inner: the frames of called computations.
+    """
 
     tilings: list[Tiling]
     nodes: dict[Instruction, tuple[int, ...]] = field(default_factory=dict)
     inner: dict[tuple[Instruction, Computation], Frame] = field(default_factory=dict)
 
     def hints(self, instruction: Instruction) -> list[Tiling] | None:
-        """A tiling for each array and token that an instruction gives; whole where nothing is known."""
+        """A tiling for each array and token of an instruction's value, whole if nothing is known; None if the
+        instruction has no nodes.
+        """
         nodes = self.nodes.get(instruction)
         return None if nodes is None else [self.tilings[n] for n in nodes]

@@ -1,12 +1,12 @@
-"""Sharding propagation: tilings for values that are computed from values of known shardings, or that these are made of.
+"""Sharding propagation: derives tilings of values from the shardings of their operands and users.
 
 Shardings of arguments, results and constraints are propagated through operations in both directions. The walk itself
 only goes forwards: an optimizer's moment precedes the parameter that it updates, and only the parameter has a sharding.
 The result is a hint, which the walk may ignore.
 
-Values are nodes; what corresponds in an operation (``correspondences``) is a tie between them. A computation
-that is called twice has two frames, since it may be split in two ways. Constants have no node of their own:
-each use has another, as two values that begin with the same zeros have nothing else in common.
+Values are nodes; the correspondence of dimensions in an operation (``correspondences``) is a tie between nodes. A
+computation that is called twice has two frames, since it may be split in two ways. A constant has a separate node for
+each use: two values that start from the same zeros need not be split alike.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from xlakit.passes.spmd.shardings.tilings import Tiling, divides, is_proper, who
 from xlakit.passes.spmd.shardings.values import leaf_shapes, placing
 from xlakit.passes.spmd.spreading import Spreading, Tie
 
-# Operations, beside elementwise ones, of which constants are made of constants.
+# Operations, beside elementwise ones, whose result counts as a constant if all operands are constants.
 _KEEPING = (DataMovement, Concatenate, Pad)
 
 _Nodes = tuple[int, ...]
@@ -69,7 +69,7 @@ class _Graph:
         self._ties: list[Tie] = []
         # For each sharding group, by its number, the values of its first member.
         self._groups: dict[str, _Nodes] = {}
-        # Arguments of fixed sizes without a sharding, by node.
+        # The nodes of static arguments without a sharding.
         self._unsaid: set[int] = set()
 
     # -- nodes -------------------------------------------------------------------------------------
@@ -110,7 +110,7 @@ class _Graph:
     # -- from computations to ties -------------------------------------------------------------------
 
     def frame(self, computation: Computation, arguments: Sequence[_Nodes]) -> Frame:
-        """The nodes of a computation that is given some."""
+        """The frame of a computation, given the nodes of its arguments."""
         found = Frame(self._tilings)
         constants: set[Instruction] = set()
         ends = ends_of_calls(computation)
@@ -174,10 +174,10 @@ class _Graph:
             self._ties.append(Tie(tuple(node for one in operands for node in one), nodes, found))
 
     def _border(self, old: Instruction, operands: list[_Nodes], nodes: _Nodes) -> None:
-        """Seed what a manual computation takes or gives, where it begins or ends."""
+        """Seed operands and results of an instruction at which a manual computation begins or ends."""
         given = [node for one in operands for node in one]
         if [len(self._sizes[n]) for n in given] != [len(self._sizes[n]) for n in nodes]:
-            # An error, of which the walk tells more.
+            # The program is malformed; the walk raises the error.
             return
         taken = self._annotations.in_attribute(old, IN_SHARDINGS, len(given))
         if taken is not None:
@@ -192,7 +192,7 @@ class _Graph:
     def _join(self, number: str, nodes: _Nodes) -> None:
         """Tie the values of an instruction to the others of its sharding group."""
         for node in self._unsaid.intersection(nodes):
-            # The argument itself comes whole; what is made of it, and a result that it is, is split.
+            # The argument itself is replicated; but its users may be split as the group is.
             self._open[node] = (True,) * len(self._open[node])
         self._alike(self._groups.setdefault(number, nodes), nodes)
 

@@ -1,4 +1,4 @@
-"""The steps from a program to that of one of its partitions."""
+"""The steps of the partitioner: prepare the program, propagate shardings, walk through it, and finish the module."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from xlakit.passes.spmd.walk import Walk
 
 
 def split(module: HloModule, partitions: int, replicas: int | None, context: PassContext) -> HloModule:
-    """The program of one of so many partitions; see :func:`xlakit.passes.spmd.split_over`."""
+    """The program of one partition; see :func:`xlakit.passes.spmd.split_over`."""
     module.verify()
     context.computation_names = set()
     module = prepared(module, context)
@@ -68,7 +68,7 @@ def _finished(
 def _sharding(
     shape: Shape, shardings: Sequence[Sharding | None], tilings: Sequence[Tiling], annotations: Annotations
 ) -> Sharding:
-    """How a parameter or the result is split; its own sharding if that is unreduced or manual."""
+    """The sharding of a parameter or the result, from its tiling; the given one if that is unreduced or manual."""
     found = [
         s if s is not None and (s.kind == "MANUAL" or annotations.unreduced(s) is not None) else as_sharding(t)
         for s, t in zip(shardings, tilings, strict=True)
@@ -78,7 +78,7 @@ def _sharding(
 
 
 def _layout(module: HloModule, entry: Computation) -> ProgramShape | None:
-    """The layouts that arguments and results are to have, on shapes of parts."""
+    """The entry computation layout on the shapes of parts."""
     old, new = module.entry_computation_layout, entry.program_shape
     if old is None:
         return None
@@ -97,7 +97,7 @@ def _with_layouts(shape: Shape, old: Shape) -> Shape:
 
 
 def _has_room(alias: AliasEntry, entry: Computation) -> bool:
-    """Whether an argument and the result that may take its memory still have one shape."""
+    """Whether an argument and the result that aliases it still have the same shape."""
     parameter = entry.parameters[alias.parameter_number].shape.at(alias.parameter_index)
     return parameter.compatible(entry.root.shape.at(alias.output_index))
 

@@ -1,9 +1,9 @@
-"""How tilings spread between the values of a program, until nothing changes.
+"""Spreads tilings between the values of a program, to a fixed point.
 
-An operation lets what its operands and results have of a factor in common spread to all of them. Where two factors
-want the same partitions, first neither gets what the other one has anywhere in the operation; then, once this has
-spread everywhere, each value takes what fits into it, that of the largest value first. Of a split that does not fit its
-coarser forms are tried: for two axes the first of them.
+An operation spreads the split that its operands and results have in common for a factor to all of them. Two factors
+conflict if they use the same partitions. First only splits without conflicts spread: a factor does not get partitions
+that another factor uses anywhere in the operation. At that fixed point, each value takes the splits that fit into it,
+those of the largest value first. If a split does not fit, its coarser forms are tried: for two axes the first of them.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from xlakit.passes.spmd.shardings.tilings import Split, Tiling, coarser, is_prop
 
 @dataclass(frozen=True)
 class Tie:
-    """The values of an operation, by their nodes, and what corresponds in them."""
+    """The values of an operation, by their nodes, and the correspondence of their dimensions."""
 
     operands: tuple[int, ...]
     results: tuple[int, ...]
@@ -39,7 +39,7 @@ class Spreading:
         ties: Sequence[Tie],
         is_along_axes: Callable[[Split], bool],
     ) -> None:
-        """``is_along_axes``: whether a split is one along whole axes of a mesh, as results are to be split."""
+        """``is_along_axes``: whether a split is along whole axes of a mesh, which coarser forms must be."""
         self._tilings = tilings
         self._sizes = sizes
         self._open = is_open
@@ -73,7 +73,7 @@ class Spreading:
         return list(zip(nodes, (*tie.by.operands, *tie.by.results), strict=True))
 
     def _common(self, tie: Tie, order: int) -> dict[int, Split]:
-        """The split that the values of an operation have in common, by factor."""
+        """For each factor the split that the values of an operation have in common, if some value lacks it."""
         found: dict[int, Split | None] = {}
         ended: set[int] = set()
         for way, nodes, dims in (
@@ -94,11 +94,11 @@ class Spreading:
         return {f: split for f, split in found.items() if split and self._is_to_spread(members, f, split)}
 
     def _is_to_spread(self, members: list[tuple[int, Dims]], factor: int, split: Split) -> bool:
-        """Whether a value of an operation is not split so yet."""
+        """Whether some value of an operation does not have the split yet."""
         return any(factor in dims and self._tilings[node][dims.index(factor)] != split for node, dims in members)
 
     def _without_conflicts(self, tie: Tie, wanted: dict[int, Split]) -> list[int]:
-        """Spread what no value of the operation has along another factor; gives the nodes that changed."""
+        """Spread splits whose partitions no value of the operation uses along another factor; gives changed nodes."""
         members = self._members(tie)
         changed: dict[int, None] = {}
         for factor, split in wanted.items():
@@ -118,7 +118,7 @@ class Spreading:
         return list(changed)
 
     def _with_conflicts(self, tie: Tie, wanted: dict[int, Split]) -> list[int]:
-        """Spread to each value what fits into it; gives the nodes that changed."""
+        """Spread to each value the splits that fit into it; gives the nodes that changed."""
         members = self._members(tie)
         largest = {
             factor: max(math.prod(self._sizes[node]) for node, dims in members if self._has(node, dims, factor, split))
@@ -141,7 +141,10 @@ class Spreading:
         return factor in dims and refines(self._tilings[node][dims.index(factor)], split)
 
     def _possible(self, tie: Tie, node: int, d: int, split: Split) -> Split | None:
-        """As much of a split as a dimension may take. Parts of results of operations need not be equal."""
+        """The split, or its finest coarser form, that a dimension of a node may take; None if it may take none.
+
+        Open dimensions may have unequal parts, except in reshapes.
+        """
         own, size = self._tilings[node][d], self._sizes[node][d]
         is_free = self._open[node][d] and not tie.by.is_reshape
         if is_free:
@@ -150,13 +153,13 @@ class Spreading:
         return next((s for s in (split, *self._coarser(split)) if s in fits or refines(own, s)), None)
 
     def _fitting(self, split: Split | None, others: Sequence[Split]) -> Split | None:
-        """As much of a split as no other one of an array has."""
+        """The split, or its finest coarser form, that uses no partitions of the other splits of an array."""
         if split is None:
             return None
         return next((s for s in (split, *self._coarser(split)) if _is_free(s, tuple(others))), None)
 
     def _coarser(self, split: Split) -> list[Split]:
-        """The splits along the first ones of the axes of a split."""
+        """The coarser forms of a split: those along the first of its axes."""
         found = self._forms.get(split)
         if found is None:
             found = self._forms[split] = [s for s in coarser(split) if self._is_along_axes(s)]

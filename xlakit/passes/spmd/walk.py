@@ -1,4 +1,4 @@
-"""The walk through a computation: each instruction in turn becomes what one partition does of it."""
+"""The walk through a computation, which replaces each instruction by the instructions of one partition."""
 
 from __future__ import annotations
 
@@ -20,14 +20,15 @@ from xlakit.passes.spmd.shardings.scopes import Scope
 from xlakit.passes.spmd.shardings.tilings import Split, Tiling, is_proper, local_sizes, refines, same_teams
 from xlakit.passes.spmd.shardings.values import Piece, Value, array_of, element_of, leaves, placing, rebuilt
 
-# What a partition does of an instruction: (walk, instruction, operands, where a call of a manual computation ends).
+# Splits an instruction: called with (walk, instruction, operands, the end of a call of a manual computation or None).
 Splitter = Callable[["Walk", Instruction, tuple[Value, ...], Instruction | None], Value]
 
 
 @dataclass(frozen=True)
 class Region:
-    """A computation that a loop or a branch runs, as one partition does: the tilings of its result; the result and, of
-    a loop's computation, the elements of the state.
+    """The version for one partition of a computation that a loop or a branch runs.
+
+    tilings: of its result. result: the pieces of the result. state: those of the parameters.
     """
 
     computation: Computation
@@ -54,7 +55,7 @@ class Walk:
         self._asked_sums: dict[Instruction, Split] = {}
 
     def through(self, computation: Computation, arguments: Sequence[Value]) -> Value:
-        """What a computation gives for arguments."""
+        """Emit the instructions of a computation for these arguments; gives the value of its root."""
         values: dict[Instruction, Value] = {}
         ends = ends_of_calls(computation)
         self._asked_sums.update(self.program.annotations.asked_sums(computation))
@@ -83,7 +84,7 @@ class Walk:
         return self._split(self, old, operands, end)
 
     def inside(self, scope: Scope, computation: Computation, operands: Sequence[Value], frame: Frame | None) -> Value:
-        """What a computation gives that the teams of a scope run; ``frame`` has the hints for it."""
+        """As :meth:`through`, for a computation that the teams of a scope run; ``frame`` has its hints."""
         outer, self.scope, self.frame = (self.scope, self.frame), scope, frame
         try:
             return self.through(computation, operands)
@@ -111,7 +112,7 @@ class Walk:
         return value
 
     def later(self, old: Instruction, operands: Sequence[Value]) -> Callable[[], Piece]:
-        """Computes an operation as :meth:`plain` does now, when it is first wanted."""
+        """A function that emits an operation as :meth:`plain` would now, when it is first called."""
         place = self.scope, self.frame, old
 
         @cache
@@ -130,12 +131,12 @@ class Walk:
         return self._splits(of_leaves(old)[0], old.shape.rank, scope) if old.shape.is_array else None
 
     def hint(self, old: Instruction, scope: Scope) -> Tiling | None:
-        """How propagation would split the result of an instruction."""
+        """The tiling that propagation found for the result of an instruction; None if it is whole or unknown."""
         hints = None if self.frame is None or scope.size < scope.count else self.frame.hints(old)
         return hints[0] if hints and any(hints[0]) else None
 
     def asked_sum(self, old: Instruction, scope: Scope) -> Split | None:
-        """The numbers of the partial sums that a constraint takes the result of an instruction as."""
+        """The numbers of the partial sums if a constraint takes an instruction's result as unreduced; else None."""
         return scope.agreed(self._asked_sums.get(old))
 
     # -- sharding annotations ------------------------------------------------------------------------
@@ -209,7 +210,7 @@ class Walk:
         return Region(inner.pieces.make.done(name, root), found, list(leaves(result)), state)
 
     def found(self, computation: Computation, result: Value) -> list[Tiling]:
-        """The tilings of a result: where a value is whole, but its parts are there as they should be, these."""
+        """The tilings of a result; for a whole value that of the hint, if its parts have been made in it already."""
         tilings = [p.kept if p.scope == self.scope else p.tiling for p in leaves(result)]
         hints = None if self.frame is None else self.frame.hints(computation.root)
         if hints is None:

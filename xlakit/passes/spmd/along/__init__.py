@@ -1,1 +1,1 @@
-"""Operations along the dimensions that are split: rows by number, and windows that reach into neighboring parts."""
+"""Operations that work along split dimensions: rows by index, windows that reach into neighboring parts, scans."""

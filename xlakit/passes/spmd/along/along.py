@@ -1,4 +1,4 @@
-"""The operations that may be split along dimensions that they do not leave alone, and by which function."""
+"""Dispatch to the functions that split operations along dimensions that they work along."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from xlakit.passes.spmd.shardings.scopes import Scope
 from xlakit.passes.spmd.shardings.tilings import Tiling
 from xlakit.passes.spmd.shardings.values import Piece, Value
 
-# Called with an operation and its operands; gives None where it does nothing, or gains nothing.
+# Called with an operation and its operands; gives None if it does not apply, or if gathering is cheaper.
 _Along = Callable[[Pieces, Instruction, Sequence[Piece], Scope, Tiling | None], Value | None]
 
 
@@ -57,7 +57,7 @@ _ALONG: Final[dict[str, _Along]] = {
     "topk": reductions.top_k,
 }
 
-# Those that may also be split along other dimensions than their operands.
+# Operations whose operands may be resplit along other dimensions, by an all-to-all.
 _ELSEWHERE: Final = (Cholesky, Fft, Reduce, ReduceWindow, Sort, TopK, TriangularSolve)
 
 
@@ -78,9 +78,9 @@ def along(
 
 
 def repadded(old: Instruction, operands: Sequence[Value]) -> tuple[Instruction, Sequence[Value]]:
-    """A slice of a padded array as that array with other padding, which may be negative; others as they are.
+    """slice(pad(x)) -> pad(x) with other padding, which may be negative; other instructions are unchanged.
 
-    Parts of the padded array would be others than those of the array and of the slice, which mostly are the same.
+    The parts of x and of the slice mostly are the same elements; those of the padded array between them are not.
     """
     piece = operands[0] if isinstance(old.op, Slice) else None
     if not isinstance(old.op, Slice) or not isinstance(piece, Piece) or piece.padded is None:
@@ -91,7 +91,7 @@ def repadded(old: Instruction, operands: Sequence[Value]) -> tuple[Instruction, 
     found: list[PaddingDimension] = []
     for cut, own, size in zip(old.op.slice, pad.op_as(Pad).padding, pad.operands[0].shape.dimensions, strict=True):
         low, high = own.edge_padding_low - cut.start, cut.limit - size - own.edge_padding_low
-        # Some of the array must be left: its dimension says how it is split.
+        # Some elements of the array must remain, because their dimension determines the split.
         if own.interior_padding or cut.stride != 1 or min(low, high) <= -size:
             return old, operands
         found.append(PaddingDimension(low, high))
@@ -99,7 +99,7 @@ def repadded(old: Instruction, operands: Sequence[Value]) -> tuple[Instruction, 
 
 
 def range_of(old: Instruction, operands: Sequence[Value]) -> tuple[Piece, int, int] | None:
-    """What a slice along one dimension, of neighboring elements, is a range of; None of others."""
+    """The sliced piece, the dimension and the start of a slice of adjacent elements along one dimension; else None."""
     if not isinstance(old.op, Slice) or not isinstance(operands[0], Piece):
         return None
     sizes = operands[0].shape.dimensions

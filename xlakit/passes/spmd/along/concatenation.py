@@ -1,4 +1,4 @@
-"""Concatenations along a split dimension: each part of the result fetches what it has of each operand."""
+"""Concatenations along a split dimension: each part of the result fetches its range of each operand."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from xlakit.passes.spmd.shardings.values import Piece
 def concatenate(
     pieces: Pieces, old: Instruction, given: Sequence[Piece], scope: Scope, hint: Tiling | None
 ) -> Piece | None:
-    """A concatenation whose largest split operand says how the result is split; None where gathering is cheaper."""
+    """A concatenation, with the split of its largest split operand; None if gathering is cheaper."""
     along, rule = old.op_as(Concatenate).dimension, factors_of(old)
     sources = [_source(piece, along, scope) for piece in given]
     split, factors, first = _splits(old, [piece for piece, _ in sources], scope, along, rule)
@@ -50,7 +50,7 @@ def concatenate(
 def _splits(
     old: Instruction, given: Sequence[Piece], scope: Scope, along: int, rule: Factors | None
 ) -> tuple[Split | None, Factors | None, dict[int, Split]]:
-    """The split of the result along the dimension, the rule with factors for it, and the splits of these."""
+    """The split of the result along the dimension, the rule with additional factors for it, and their splits."""
     known = [parts_known(piece, scope) for piece in given]
     largest = max(range(len(given)), key=lambda n: (known[n][along] is not None, given[n].shape.num_elements))
     split = known[largest][along]
@@ -70,9 +70,10 @@ def _splits(
 
 @dataclass(frozen=True)
 class _Joined:
-    """What an operand of a concatenation is a range of, the ranges of that which parts of the result have.
+    """An operand of a concatenation, as a range of ``piece`` (see :func:`_source`).
 
-    ``size``: of the piece, along the dimension; ``taken``: of the operand.
+    ``ranges``: the range of the piece that each part of the result needs. ``size``: the size of the piece along the
+    dimension; ``taken``: that of the operand.
     """
 
     piece: Piece
@@ -84,16 +85,16 @@ class _Joined:
 
 @dataclass
 class _Round:
-    """Blocks that go in one permute, by their operand and their number in its plan, and what members give."""
+    """Blocks that one permute sends, by operand and number in the operand's plan, and the array that members send."""
 
     given: Instruction
     blocks: dict[tuple[int, int], Block]
 
 
 def _source(piece: Piece, along: int, scope: Scope) -> tuple[Piece, tuple[int, int]]:
-    """What a piece is a range of, and which one, where that is split; else itself.
+    """The piece that a piece is a range of, if that is split, with the range; else the piece itself.
 
-    A slice need not be put in parts of its own, then: those of a roll would all come from one member.
+    So a slice is not split into parts first: the parts of the slices of a roll would all come from one member.
     """
     if piece.range_of is not None and piece.range_of[1] == along:
         source, _, start = piece.range_of
@@ -109,7 +110,7 @@ def _joined(
     along: int,
     count: int,
 ) -> list[_Joined]:
-    """The operands that have elements."""
+    """The operands that are not empty, with the ranges that the parts of the result need of them."""
     needed = lengths(old.shape.dimensions[along], count)
     found: list[_Joined] = []
     offset = 0
@@ -125,9 +126,9 @@ def _joined(
 def _exchanged(
     joined: Sequence[_Joined], halos: Sequence[Halo], values: Sequence[Instruction]
 ) -> list[list[Instruction]]:
-    """For each operand what members get of it, block by block.
+    """For each operand the received blocks.
 
-    Blocks of several operands go in one permute if no member sends or gets two of them: a roll is one ring.
+    Blocks of several operands go in one permute if no member sends or receives two of them: a roll is one permute.
     """
     rounds: list[_Round] = []
     for number, (one, halo, value) in enumerate(zip(joined, halos, values, strict=True)):

@@ -1,4 +1,4 @@
-"""Operations that need a dimension whole along which an array is split, where another dimension can take the split.
+"""Operations that need a split dimension whole, if the split can move to another dimension.
 
 The split moves by an all-to-all: each member sends its part once, instead of to all others::
 
@@ -24,7 +24,7 @@ from xlakit.passes.spmd.shardings.values import Piece, Value
 def elsewhere(
     pieces: Pieces, old: Instruction, given: Sequence[Piece], scope: Scope, hint: Tiling | None
 ) -> Value | None:
-    """An operation whose largest split operand is split along other dimensions for it; None where none is free."""
+    """An operation whose largest split operand is resplit along other dimensions; None if no dimension is free."""
     rule = factors_of(old)
     if rule is None or old.op.has_side_effect:
         return None
@@ -40,7 +40,7 @@ def elsewhere(
 
 
 def _moved(rule: Factors, operand: int, piece: Piece) -> dict[int, Split]:
-    """The factors that take the splits of dimensions which are needed whole."""
+    """The factors that take over the splits of dimensions that the operation needs whole."""
     found: dict[int, Split] = {}
     for split, own in zip(piece.tiling, rule.operands[operand], strict=True):
         if split is not None and own is None:
@@ -51,7 +51,7 @@ def _moved(rule: Factors, operand: int, piece: Piece) -> dict[int, Split]:
 
 
 def _candidates(rule: Factors, operand: int, piece: Piece, split: Split) -> list[tuple[int, Split]]:
-    """The factors that may take a split in equal parts, with the splits that they then have; whole dimensions first."""
+    """The factors that can take over a split, in equal parts, with their new splits; unsplit dimensions first."""
     found: list[tuple[bool, int, Split]] = []
     for own, factor, size in zip(piece.tiling, rule.operands[operand], piece.shape.dimensions, strict=True):
         if factor is None or factor in rule.summed:

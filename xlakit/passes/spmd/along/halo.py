@@ -1,4 +1,4 @@
-"""Halo exchange: each part of a dimension gets a range of it, from itself and from the parts that have the rest.
+"""Halo exchange: each part of a dimension fetches a range of it, from itself and from the other parts.
 
 A stencil over parts of 4 elements reads one more on each side: part 1 elements 3 to 8. Starts (-1, 3, 7), length 6::
 
@@ -7,12 +7,12 @@ A stencil over parts of 4 elements reads one more on each side: part 1 elements 
     part 1                   3    4  5  6  7   8
     part 2                                7    8  9 10 11   12
 
-Two collective-permutes do it: of the last element to the next part, and of the first one to the part before. Elements
--1 and 12 are outside of the dimension: they are a number that the caller gives, or whatever.
+Two collective-permutes do this: one sends the last element to the next part, one the first element to the previous
+part. Elements -1 and 12 are outside of the dimension: they get a fill value from the caller, or are unspecified.
 
-Any ranges may be asked for. What part p needs of part q is a segment; segments go together in one permute (a block) if
-no part sends or receives twice in it. The members of a block have one length, so a segment shorter than that brings
-some elements of its part besides. These are the right ones for where they come to lie, so it does no harm.
+The ranges are arbitrary. The elements that part p needs of part q are a segment; segments share a permute (a *block*)
+if no part sends or receives twice in it. All segments of a block have one length, so a shorter segment is extended by
+neighboring elements of its part. These are right for the positions where they arrive, so this is harmless.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ _MOST_PERMUTES: Final = 4
 class Ranges:
     """For each part of a split the range of a dimension that it gets, which may reach beyond the dimension.
 
-    needed: how many elements of a range have to be right, from its start; they are fewer than its length where the part
-    is shorter than others. among: between which elements of the dimension those are that count; None: all.
+    needed: how many elements of a range, from its start, must be right; fewer than its length for a part that is
+    shorter than others. among: only elements of the dimension in this interval must be right; None for all.
     """
 
     starts: tuple[int, ...]
@@ -53,16 +53,17 @@ class Ranges:
     among: tuple[int, int] | None = None
 
     def within(self, size: int) -> bool:
-        """Whether nothing that is needed is outside of a dimension of this size."""
+        """Whether all needed elements are inside of a dimension of this size."""
         known = [(start, start + n) for start, n in zip(self.starts, self.needed, strict=True) if n]
         return all(start >= 0 and end <= size for start, end in known)
 
 
 @dataclass
 class Block:
-    """What one permute sends, or what parts have themselves: so many elements for each part.
+    """Segments of one length that one permute sends, or that parts already have.
 
-    ``firsts``: where they begin in the part that sends them; ``places``: where in the range of the one that gets them.
+    ``pairs``: the sending and receiving parts. ``firsts``: for each sending part the index of its segment in the part;
+    ``places``: for each receiving part the index of the segment in its range.
     """
 
     length: int
@@ -71,18 +72,21 @@ class Block:
     places: dict[int, int] = field(default_factory=dict[int, int])
 
     def takes(self, source: int, target: int) -> bool:
-        """Whether another pair may be added."""
+        """Whether the pair may be added: the source does not send yet, and the target does not receive."""
         return source not in self.firsts and target not in self.places
 
     def goes_with(self, other: Block) -> bool:
-        """Whether two blocks may be one permute."""
+        """Whether two blocks can share one permute."""
         same_parts = self.firsts.keys() & other.firsts.keys() or self.places.keys() & other.places.keys()
         return self.length == other.length and not same_parts
 
 
 @dataclass(frozen=True)
 class Exchange:
-    """How parts of ``part`` elements, of a dimension of ``size``, get their ranges."""
+    """The plan by which parts of ``part`` elements, of a dimension of ``size``, get their ranges.
+
+    own: the elements that parts already have. blocks: the permutes.
+    """
 
     ranges: Ranges
     size: int
@@ -92,14 +96,14 @@ class Exchange:
 
     @property
     def sent(self) -> float:
-        """How many elements a part sends, on average."""
+        """The number of elements that a part sends, on average."""
         return sum(b.length * len(b.pairs) for b in self.blocks) / len(self.ranges.starts)
 
 
 def exchange(size: int, part: int, ranges: Ranges) -> Exchange | None:
-    """Plan an exchange: which segments go in one permute. Long ones come first: none makes a block longer.
+    """Plan an exchange: assign segments to permutes, the longest first, so that no block has to grow.
 
-    None where that takes too many permutes: a gather waits for all others once, an exchange for each of its permutes.
+    None if that takes too many permutes: a gather has one rendezvous, an exchange has one for each permute.
     """
     own = Block(part)
     begin, end = ranges.among or (0, size)
@@ -131,10 +135,10 @@ def exchange(size: int, part: int, ranges: Ranges) -> Exchange | None:
 
 
 def traffic(sizes: Sequence[int], tiling: Tiling, along: Sequence[tuple[int, Ranges]]) -> tuple[float, float] | None:
-    """How many elements a member sends where ranges of some dimensions of an array are fetched one after the other, and
-    where the array is gathered along these instead. Those that are whole there take neither.
+    """The elements that a member sends to fetch ranges of some dimensions, one after the other; and those that it sends
+    to gather the array along these dimensions instead. Dimensions that are not split need neither.
 
-    None where a dimension takes too many permutes: each is one more to wait for.
+    None if a dimension takes too many permutes.
     """
     own = list(local_sizes(tiling, sizes))
     split = {d: each for d, _ in along if (each := tiling[d]) is not None}
@@ -153,9 +157,10 @@ def traffic(sizes: Sequence[int], tiling: Tiling, along: Sequence[tuple[int, Ran
 
 @dataclass(frozen=True)
 class Halo:
-    """A dimension of an array in parts, or of a whole one whose elements each part of ``split`` needs some of.
+    """A dimension of an array of which each part of ``split`` fetches a range.
 
-    tiling: that of the array, in which the dimension has the split, or None where all is there.
+    tiling: of the array; in it the dimension has the split, or None if every member has it whole. size: of the
+    dimension, over all parts.
     """
 
     make: Emitter
@@ -167,11 +172,11 @@ class Halo:
 
     @property
     def groups(self) -> tuple[tuple[int, ...], ...]:
-        """The devices that have the parts of the dimension, beside the same of all else."""
+        """The groups of devices that have different parts of the dimension, and the same of all other dimensions."""
         return self.scope.groups(teams_over(self.split, with_split(self.tiling, self.dimension, None)))
 
     def plan(self, value: Instruction, ranges: Ranges) -> Exchange:
-        """How the ranges of an array in parts are exchanged."""
+        """The exchange of the ranges of an array in parts."""
         plan = exchange(self.size, value.shape.dimensions[self.dimension], ranges)
         if plan is None:
             raise InternalError("an exchange of more permutes than were counted before")
@@ -184,10 +189,10 @@ class Halo:
         fill: Instruction | None,
         received: Sequence[Instruction] | None = None,
     ) -> Instruction:
-        """The range of each member; ``fill`` is the scalar outside of the dimension, where anything will do if None.
+        """The range of each member; ``fill`` is the value outside of the dimension, unspecified if None.
 
-        received: for each block of the plan what members got, if that is sent already; those that are no targets of the
-        block may have got anything.
+        received: the received array of each block of the plan, if the blocks are sent already; its value is ignored on
+        members that are no targets of the block.
         """
         if self.tiling[self.dimension] is None:
             return self._cut(value, ranges, fill)
@@ -200,57 +205,60 @@ class Halo:
         return found if fill is None or ranges.within(self.size) else self._filled(found, ranges, fill)
 
     def ended(self, value: Instruction, fill: Instruction) -> Instruction:
-        """Each member's own part, with a scalar behind the end of the dimension."""
+        """Each member's own part, with ``fill`` after the end of the dimension."""
         length, count = value.shape.dimensions[self.dimension], parts(self.split)
         return self.fetched(value, Ranges(tuple(p * length for p in range(count)), length, (length,) * count), fill)
 
     def offered(self, block: Block, value: Instruction) -> Instruction:
-        """What members send in a block; those that send nothing have anything."""
+        """The array that members send in a block; unspecified on members that do not send."""
         some = next(iter(block.firsts.values()))
         return self.elements(value, [block.firsts.get(p, some) for p in range(parts(self.split))], block.length)
 
     def permuted(self, given: Instruction, pairs: Sequence[tuple[int, int]]) -> Instruction:
-        """What members get from others, for pairs of parts that send and get."""
+        """The array that members receive, for pairs of sending and receiving parts."""
         groups = teams_over(self.split, with_split(self.tiling, self.dimension, None))
         return self.make.permute(
             given, [(t[g[s]], t[g[r]]) for t in self.scope.teams for g in groups for s, r in pairs]
         )
 
     def chosen(self, members: Collection[int], one: Instruction, other: Instruction) -> Instruction:
-        """One array on the members with some parts, another one on the others."""
+        """``one`` on the members that have the parts ``members``, and ``other`` on all others."""
         flag = self._of_part([int(p in members) for p in range(parts(self.split))])
         is_one = self.make.compare(flag, self.make.scalar(1, PrimitiveType.S32), "EQ")
         return self.make.add(Select(), self.make.broadcast(is_one, one.shape.dimensions), one, other)
 
     def positions(self, length: int, starts: Sequence[int]) -> Instruction:
-        """For each of so many elements its number in the dimension, where that of the first depends on the part."""
+        """The indices, in the whole dimension, of ``length`` elements of each part; starts: the first index by part."""
         counted = self.make.iota(Shape(PrimitiveType.S32, (length,)), 0)
         return self.make.apply("add", counted, self.make.broadcast(self._of_part(starts), (length,)))
 
     def along(self, flags: Instruction, like: Instruction) -> Instruction:
-        """Flags for the elements of the dimension, for those of an array."""
+        """Flags for the elements of the dimension, broadcast to the shape of an array."""
         return self.make.broadcast(flags, like.shape.dimensions, [self.dimension])
 
     def among_nothing(self, value: Instruction, start: int, length: int) -> Instruction:
-        """A range of the dimension, in which each member has the elements of its part; the others change no sum."""
+        """A range of the dimension with the elements of the member's own part; other elements are 0 (-0 of floats).
+
+        The sum over the members is the range.
+        """
         part = value.shape.dimensions[self.dimension]
         sizes = [length + 2 * part if d == self.dimension else n for d, n in enumerate(value.shape.dimensions)]
         around = self.make.broadcast(self.make.nothing(value.shape.element_type), sizes)
-        # Parts outside of the range come to lie in the margins.
+        # Parts outside of the range are written into margins, which are cut off.
         places = [min(max(0, (p + 1) * part - start), length + part) for p in range(parts(self.split))]
         placed = self.make.add(DynamicUpdateSlice(), around, value, *self._starts(places, len(sizes)))
         return self.between(placed, part, length)
 
-    # -- parts of it ---------------------------------------------------------------------------------
+    # -- parts of the dimension ----------------------------------------------------------------------
 
     def _of_part(self, numbers: Sequence[int]) -> Instruction:
-        """A number for each part of the split."""
+        """A scalar that depends on the member's part of the split."""
         if len(set(numbers)) == 1:
             return self.make.scalar(numbers[0], PrimitiveType.S32)
         return self.make.number([numbers[part] for part in self.split], self.scope)
 
     def between(self, value: Instruction, start: int, length: int) -> Instruction:
-        """So many elements from a number on."""
+        """``length`` elements of the dimension from index ``start``."""
         sizes = value.shape.dimensions
         ranges = [
             SliceDimension(start, start + length) if d == self.dimension else SliceDimension(0, size)
@@ -259,7 +267,7 @@ class Halo:
         return self.make.slice(value, ranges)
 
     def elements(self, value: Instruction, numbers: Sequence[int], length: int) -> Instruction:
-        """So many elements from a number on that depends on the part."""
+        """``length`` elements of the dimension, from an index that depends on the part."""
         if len(set(numbers)) == 1:
             return self.between(value, numbers[0], length)
         sizes = [length if d == self.dimension else size for d, size in enumerate(value.shape.dimensions)]
@@ -270,7 +278,7 @@ class Halo:
         return [start if d == self.dimension else zero for d in range(rank)]
 
     def _in_a_row(self, sent: Sequence[tuple[Block, Instruction]], ranges: Ranges) -> Instruction | None:
-        """The blocks one behind the other, if each has one place in all ranges, and no two overlap."""
+        """The concatenation of the blocks, if each has the same place in all ranges and no two overlap; else None."""
         if not sent or any(len(set(block.places.values())) != 1 for block, _ in sent):
             return None
         placed = sorted((next(iter(b.places.values())), b.length, n) for n, (b, _) in enumerate(sent))
@@ -289,8 +297,9 @@ class Halo:
         return found[0] if len(found) == 1 else self.make.add(Concatenate(dimension=self.dimension), *found)
 
     def _updated(self, value: Instruction, sent: Sequence[tuple[Block, Instruction]], ranges: Ranges) -> Instruction:
-        """The blocks at places that depend on the part. There is a margin at both ends, for what reaches beyond the
-        range, and for the blocks of members that get nothing.
+        """The blocks written at places that depend on the part.
+
+        Margins at both ends take elements beyond the range, and the blocks of members that receive nothing.
         """
         margin = max((block.length for block, _ in sent), default=0)
         found = self._zeros(value, ranges.length + 2 * margin)
@@ -304,7 +313,7 @@ class Halo:
         return self.make.zeros(like.shape.element_type, sizes)
 
     def _cut(self, value: Instruction, ranges: Ranges, fill: Instruction | None) -> Instruction:
-        """The ranges of a dimension that every member has all of."""
+        """The ranges of a dimension that every member has whole."""
         low = max(0, -min(ranges.starts))
         high = max(0, max(ranges.starts) + ranges.length - self.size)
         if low or high:
@@ -317,7 +326,7 @@ class Halo:
         return self.elements(value, [start + low for start in ranges.starts], ranges.length)
 
     def _filled(self, value: Instruction, ranges: Ranges, fill: Instruction) -> Instruction:
-        """The elements of the dimension, and a number outside of it."""
+        """The value with ``fill`` in place of elements outside of the dimension."""
         where, make = self.positions(ranges.length, ranges.starts), self.make
         flags: list[Instruction] = []
         if min(ranges.starts) < 0:

@@ -1,7 +1,7 @@
-"""Convolutions whose kernel is split in space, as the gradients of kernels are: their kernel is the gradient of images.
+"""Convolutions whose kernel is split along spatial dimensions, as in gradients of kernels: there the convolution's
+kernel is the gradient of the split result.
 
-Each member has the placements of its part of the kernel only, and of the image what is under these. The results are
-added up::
+Each member convolves its part of the kernel with the range of the image under it; the results are partial sums::
 
     image    | 0  1  2  3 | 4  5  6  7 |     member 0: a b c d over 0 to 5, which needs 4 and 5 of the next part
     kernel   | a  b  c  d | e  f  g  h |     member 1: e f g h over 4 to 9, the last two of which are padding
@@ -33,16 +33,16 @@ from xlakit.passes.spmd.shardings.values import Piece
 def convolution(
     pieces: Pieces, old: Instruction, given: Sequence[Piece], scope: Scope, hint: Tiling | None
 ) -> Piece | None:
-    """A convolution of an image or a kernel that is split in space."""
+    """A convolution of an image or a kernel that is split along spatial dimensions."""
     found = _by_kernel(pieces, old, given, scope, hint)
     return windowed(pieces, old, given, scope, hint) if found is None else found
 
 
 @dataclass(frozen=True)
 class _Dimension:
-    """A dimension of space that the kernel is split along.
+    """A spatial dimension that the kernel is split along.
 
-    ``image``, ``kernel``: which one it is of them; ``ranges``: of the image, under the window of a part.
+    ``image``, ``kernel``: its number in them; ``ranges``: of the image, under each part; ``window``: of a part.
     """
 
     number: int
@@ -91,7 +91,7 @@ def _by_kernel(
 
 
 def _dimensions(old: Instruction, given: Sequence[Piece], scope: Scope) -> list[_Dimension]:
-    """The dimensions along which the kernel is in equal parts, and the image in the same ones or whole."""
+    """The spatial dimensions along which the kernel is in equal parts, and the image has the same split or none."""
     op = old.op_as(Convolution)
     labels, (image, kernel) = op.dim_labels, (parts_known(piece, scope) for piece in given)
     found: list[_Dimension] = []
@@ -107,7 +107,7 @@ def _dimensions(old: Instruction, given: Sequence[Piece], scope: Scope) -> list[
 
 
 def _reading(placements: int, window: WindowDimension, count: int) -> tuple[Ranges, WindowDimension] | None:
-    """What is under the window of each part of a kernel, and that window."""
+    """The range of the image under each part of a kernel, and the window of a part; None if parts differ."""
     part = window.size // count
     reach = (placements - 1) * window.stride + (part - 1) * window.window_dilation
     found = dilated(part * window.window_dilation, window.padding_low, window.base_dilation, [reach] * count)
@@ -120,7 +120,7 @@ def _reading(placements: int, window: WindowDimension, count: int) -> tuple[Rang
 def _is_cheaper(
     old: Instruction, given: Sequence[Piece], tilings: Sequence[Tiling], tiling: Tiling, along: Sequence[_Dimension]
 ) -> bool:
-    """Whether the exchanges and the sum of the results send less than gathering image and kernel."""
+    """Whether the exchanges and the all-reduce of the results send less than gathering image and kernel."""
     count = math.prod(parts(dim.split) for dim in along)
     moved = traffic(given[0].shape.dimensions, tilings[0], [(dim.image, dim.ranges) for dim in along])
     kernel = math.prod(local_sizes(tilings[1], given[1].shape.dimensions)) * (count - 1)

@@ -1,4 +1,4 @@
-"""Products and convolutions over dimensions in unequal parts, behind whose end there are zeros, which add nothing."""
+"""Products and convolutions that sum over dimensions in unequal parts: the padding of the parts is set to zero."""
 
 from __future__ import annotations
 
@@ -20,8 +20,9 @@ from xlakit.passes.spmd.shardings.values import Piece, Value
 def product(
     pieces: Pieces, old: Instruction, given: Sequence[Piece], scope: Scope, hint: Tiling | None
 ) -> Value | None:
-    """A product, or a convolution, one operand of which or both are in unequal parts of what it adds up; None where
-    gathering is cheaper, or other dimensions are in unequal parts, too.
+    """A product or convolution with one or both operands in unequal parts along a summed dimension.
+
+    None if gathering is cheaper, or other dimensions are in unequal parts, too.
     """
     rule = factors_of(old)
     found = None if rule is None else _summed(rule, given, scope)
@@ -51,14 +52,14 @@ def product(
 
 
 def _summed(rule: Factors, given: Sequence[Piece], scope: Scope) -> tuple[int, Split] | None:
-    """The factor that is added up in unequal parts, and its split; None where there is none, or are others."""
+    """The summed factor in unequal parts, and its split; None if there is none, or another factor is unequal."""
     found: set[tuple[int | None, Split | None]] = set()
     for dims, piece in zip(rule.operands, given, strict=True):
         if piece.scope == scope and piece.unequal is not None:
             tiling = piece.unequal[0]
             found.update((dims[d], tiling[d]) for d in unequal_dims(tiling, piece.shape.dimensions))
         elif not piece.is_whole:
-            # It would have to move.
+            # The operand would have to be resharded.
             return None
     if len(found) != 1:
         return None

@@ -1,7 +1,7 @@
-"""Reductions along split dimensions that factors say nothing of: in unequal parts, or without a known identity.
+"""Reductions along split dimensions that the factors do not cover: unequal parts, and reducers without identity.
 
-Where the reducer has an identity, what is behind the end of a dimension becomes that. Other reducers, such as those of
-argmax, reduce each part alone; the few results are gathered, in their order, and reduced again with the initial values.
+If the reducer has an identity, elements after the end of a dimension are set to it. With other reducers, such as those
+of argmax, each part is reduced alone; the few results are gathered, in order, and reduced with the initial values.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ from xlakit.passes.spmd.shardings.values import Piece, Value, leaf_shapes
 
 
 def reduce(pieces: Pieces, old: Instruction, given: Sequence[Piece], scope: Scope, hint: Tiling | None) -> Value | None:
-    """A reduction over unequal parts, or by a reducer without identity; None where gathering is cheaper."""
+    """A reduction over unequal parts, or by a reducer without identity; None if gathering is cheaper."""
     found = _of_unequal_parts(pieces, old, given, scope)
     return _in_stages(pieces, old, given, scope, hint) if found is None else found
 
@@ -78,10 +78,10 @@ def _of_unequal_parts(pieces: Pieces, old: Instruction, given: Sequence[Piece], 
 
 @dataclass(frozen=True)
 class _Stages:
-    """A reduction of parts of a dimension in a split, and then of their results, whose tilings are ``results``.
+    """A reduction of the parts of a dimension, and then of their results.
 
-    tilings: of the operands. may_repeat: whether the initial values may come any number of times; otherwise parts are
-    reduced without them, with flags that say which elements there are.
+    tilings, results: of the operands and of the results. may_repeat: whether the initial values may be combined any
+    number of times; otherwise parts are reduced without them, with flags for the elements that are valid.
     """
 
     dimension: int
@@ -108,7 +108,7 @@ def _in_stages(
             arrays = [halo.ended(array, init) for halo, array, init in zip(halos, arrays, inits, strict=True)]
         start = _start_of_positions(make, old, stages, scope, sizes)
         if start is not None:
-            # Positions from 0 on in each part, which the kernel of argmax knows: order is all that it asks of them.
+            # Positions from 0 in each part, for which argmax has a kernel; the part's start is added to the result.
             arrays[1] = make.iota(arrays[1].shape, d)
         found = _reduced(make, old, op, [*arrays, *inits])
         if start is not None:
@@ -126,8 +126,9 @@ def _in_stages(
 def _stages(
     pieces: Pieces, old: Instruction, given: Sequence[Piece], scope: Scope, hint: Tiling | None
 ) -> _Stages | None:
-    """How a reduction is split along the first dimension that it reduces, so that elements keep their order; None where
-    it is not, or gathering is cheaper.
+    """The stages of a reduction along the first dimension that it reduces, so that elements keep their order.
+
+    None if that dimension is not split, or if gathering is cheaper.
     """
     op, rule, count, sizes = old.op_as(Reduce), factors_of(old), len(given) // 2, given[0].shape.dimensions
     kinds = [leaf.element_type for leaf in leaf_shapes(old.shape)]
@@ -154,7 +155,7 @@ def _stages(
 def _start_of_positions(
     make: Emitter, old: Instruction, stages: _Stages, scope: Scope, sizes: Sequence[int]
 ) -> Instruction | None:
-    """Where this member's part begins, if the second operand has the positions along the split; else None."""
+    """The start of this member's part, if the second operand is the positions along the split dimension; else None."""
     positions, kind = old.operands[1], old.operands[1].shape.element_type
     if not _are_positions(positions, stages.dimension):
         return None
@@ -167,7 +168,7 @@ def _start_of_positions(
 
 
 def _are_positions(array: Instruction, dimension: int) -> bool:
-    """Whether each element of an array is its index along a dimension."""
+    """Whether each element of an array is its own index along a dimension."""
     if isinstance(array.op, Broadcast):
         own = [n for n, d in enumerate(array.op.dimensions) if d == dimension]
         return bool(own) and _are_positions(array.operands[0], own[0])
@@ -175,14 +176,14 @@ def _are_positions(array: Instruction, dimension: int) -> bool:
 
 
 def _may_repeat(op: Reduce, inits: Sequence[Instruction]) -> bool:
-    """Whether a reducer is that of argmax or argmin, and begins with a number that no other goes behind."""
+    """Whether a reducer is that of argmax or argmin, and its initial element is the identity of max or min."""
     chosen, number = arg_min_max_of(op.to_apply), uniform(inits[0])
     nothing = None if chosen is None else identity_element(chosen, inits[0].shape.element_type)
     return number is not None and nothing is not None and bool(number == nothing)
 
 
 def _reduced(make: Emitter, old: Instruction, op: Reduce, operands: Sequence[Instruction]) -> list[Instruction]:
-    """The results of a part."""
+    """The results of reducing a member's part."""
     count = len(operands) // 2
     dims = [size for d, size in enumerate(operands[0].shape.dimensions) if d not in op.dimensions]
     shapes = [operand.shape.with_dimensions(dims) for operand in operands[:count]]
@@ -191,7 +192,7 @@ def _reduced(make: Emitter, old: Instruction, op: Reduce, operands: Sequence[Ins
 
 
 def _gathered(halo: Halo, found: Instruction) -> Instruction:
-    """The results of all parts that have elements, one behind the other."""
+    """The results of all parts that are not empty, concatenated."""
     make = halo.make
     rows = make.all_gather(make.reshape(found, (1, *found.shape.dimensions)), 0, halo.groups)
     full = sum(n > 0 for n in lengths(halo.size, parts(halo.split)))
@@ -199,7 +200,7 @@ def _gathered(halo: Halo, found: Instruction) -> Instruction:
 
 
 def top_k(pieces: Pieces, old: Instruction, given: Sequence[Piece], scope: Scope, hint: Tiling | None) -> Value | None:
-    """The first k elements along a split dimension; None where gathering the array is cheaper."""
+    """The first k elements along a split dimension; None if gathering the array is cheaper."""
     (array,), op, rule = given, old.op_as(TopK), factors_of(old)
     kind, sizes, d = array.shape.element_type, array.shape.dimensions, array.shape.rank - 1
     known = parts_known(array, scope)
@@ -215,7 +216,7 @@ def top_k(pieces: Pieces, old: Instruction, given: Sequence[Piece], scope: Scope
     make, halo = pieces.make, Halo(pieces.make, scope, tiling, d, split, sizes[d])
     value = pieces.at(array, tiling, scope)
     if sizes[d] % parts(split) and last is not None:
-        # What is behind the end comes last, of equal ones, too.
+        # Elements after the end of the dimension come last, also among equal ones.
         value = halo.ended(value, make.constant(last))
     local = dataclasses.replace(op, k=taken)
     made = make.add(local, value, like=old)
@@ -234,7 +235,7 @@ def top_k(pieces: Pieces, old: Instruction, given: Sequence[Piece], scope: Scope
 
 
 def _taken(make: Emitter, rows: Instruction, numbers: Instruction) -> Instruction:
-    """Of each row the elements at these numbers."""
+    """The elements of each row at these indices."""
     d = rows.shape.rank - 1
     batch = tuple(range(d))
     op = Gather(

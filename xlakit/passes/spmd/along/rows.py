@@ -1,7 +1,7 @@
-"""Rows of a split dimension by their numbers: gather, scatter, dynamic slices and updates of single rows.
+"""Rows of a split dimension by index: gather, scatter, dynamic slices and updates of single rows.
 
-Each member has some of the rows. It subtracts the number of its first one, and reads or writes those that it has. What
-members read is added up, where the others have -0: added to a number, that changes no bit of it.
+Each member has some of the rows. It subtracts the index of its first row, and reads or writes only its own rows. A read
+is the sum over the members, where members without the row contribute -0, which changes no bit of a number.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _ROWS = 1_000
 
 
 def gather(pieces: Pieces, old: Instruction, given: Sequence[Piece], scope: Scope, hint: Tiling | None) -> Piece | None:
-    """A gather from a table that is split along indexed dimensions; None where the whole table comes cheaper."""
+    """A gather from a table that is split along indexed dimensions; None if gathering the table is cheaper."""
     op, (table, indices), rule = old.op_as(Gather), given, factors_of(old)
     rows = _split_rows(table, [d for d in op.start_index_map if op.slice_sizes[d] == 1], scope)
     if rule is None or not rows or not can_be_added(old.shape):
@@ -63,9 +63,9 @@ def gather(pieces: Pieces, old: Instruction, given: Sequence[Piece], scope: Scop
 def scatter(
     pieces: Pieces, old: Instruction, given: Sequence[Piece], scope: Scope, hint: Tiling | None
 ) -> Piece | None:
-    """A scatter into a table that is split along indexed dimensions: each member changes its rows.
+    """A scatter into a table that is split along indexed dimensions: each member changes its own rows.
 
-    Numbers of the rows of others are outside of a member's part, and what is outside is left out.
+    Indices of other members' rows are out of bounds of its part, so the scatter drops them.
     """
     op, rule = old.op_as(Scatter), factors_of(old)
     if rule is None:
@@ -103,7 +103,7 @@ def scatter(
 def dynamic_slice(
     pieces: Pieces, old: Instruction, given: Sequence[Piece], scope: Scope, hint: Tiling | None
 ) -> Piece | None:
-    """A single row, or column, at a number that is computed."""
+    """A dynamic slice of a single row, or column."""
     table, *starts = given
     rule, sizes = factors_of(old), old.op_as(DynamicSlice).dynamic_slice_sizes
     rows = _split_rows(table, [d for d, size in enumerate(sizes) if size == 1], scope)
@@ -122,7 +122,7 @@ def dynamic_slice(
 def dynamic_update_slice(
     pieces: Pieces, old: Instruction, given: Sequence[Piece], scope: Scope, hint: Tiling | None
 ) -> Piece | None:
-    """An array of which one row is replaced: the member that has it replaces it."""
+    """A dynamic update of a single row: the member that has the row replaces it."""
     table, update, *starts = given
     rule = factors_of(old)
     rows = _split_rows(table, [d for d, size in enumerate(update.shape.dimensions) if size == 1], scope)
@@ -138,11 +138,11 @@ def dynamic_update_slice(
     return Piece(made, tiling, scope, old.shape)
 
 
-# -- which rows, and what they cost ------------------------------------------------------------------
+# -- split rows and costs ----------------------------------------------------------------------------
 
 
 def _split_rows(table: Piece, single: Sequence[int], scope: Scope) -> dict[int, Split]:
-    """The splits of the dimensions along which single rows are asked for, by their factors."""
+    """The splits of the dimensions along which single rows are indexed, by their factors."""
     if table.scope != scope or table.unreduced is not None:
         return {}
     sizes = table.shape.dimensions
@@ -150,7 +150,7 @@ def _split_rows(table: Piece, single: Sequence[int], scope: Scope) -> dict[int, 
 
 
 def _with_rows(rule: Factors, rows: dict[int, Split], *, results: bool) -> Factors:
-    """A rule with factors of its own for rows of the first operand, and of the result if that has them all."""
+    """A rule with additional factors for the rows of the first operand and, with ``results``, of the result."""
     operand = tuple(_ROWS + d if _ROWS + d in rows else f for d, f in enumerate(rule.operands[0]))
     said = tuple(_ROWS + d if _ROWS + d in rows else f for d, f in enumerate(rule.results[0]))
     return dataclasses.replace(
@@ -159,7 +159,7 @@ def _with_rows(rule: Factors, rows: dict[int, Split], *, results: bool) -> Facto
 
 
 def _is_cheaper(old: Instruction, table: Piece, tiling: Tiling, rows: dict[int, Split], brought: int) -> bool:
-    """Whether adding up the results sends less than gathering the rows of the table, with other bytes to bring."""
+    """Whether summing the results sends less than gathering the rows of the table; brought: additional bytes sent."""
     count = math.prod(parts(split) for split in rows.values())
     others = math.prod(map(parts, table.tiling)) // count
     result = math.prod(local_sizes(tiling, old.shape.dimensions)) * old.shape.element_type.byte_width
@@ -167,7 +167,7 @@ def _is_cheaper(old: Instruction, table: Piece, tiling: Tiling, rows: dict[int, 
 
 
 def can_be_added(shape: Shape) -> bool:
-    """Whether numbers of an array come through a sum with nothing as they are; some formats have no zero."""
+    """Whether a type has a number that changes no bit when added; some formats have no zero."""
     kind = shape.element_type
     return kind is not PrimitiveType.PRED and kind.bit_width >= 8 and identity_element(Add(), kind) is not None
 
@@ -181,18 +181,18 @@ def _read(
     rows: dict[int, Split],
     scope: Scope,
 ) -> Piece:
-    """What each member has read, to be added up: -0 where it does not have the row."""
+    """The partial sums of a read: each member has the rows that it read, and -0 for others."""
     make = pieces.make
     nothing = make.broadcast(make.nothing(made.shape.element_type), made.shape.dimensions)
     chosen = make.add(Select(), has, made, nothing)
     return Piece(chosen, tiling, scope, old.shape, unreduced=joint_split(rows.values(), scope.size))
 
 
-# -- numbers of rows ---------------------------------------------------------------------------------
+# -- indices of rows ---------------------------------------------------------------------------------
 
 
 def _vectors(pieces: Pieces, indices: Instruction, vector: int) -> Instruction:
-    """Indices with a dimension for their vectors, of a type that holds the differences of row numbers."""
+    """Indices with a dimension for index vectors, of a type that holds the differences of row indices."""
     kind, sizes = indices.shape.element_type, indices.shape.dimensions
     if kind.bit_width < 32:
         indices = pieces.make.convert(indices, PrimitiveType.S32)
@@ -200,9 +200,7 @@ def _vectors(pieces: Pieces, indices: Instruction, vector: int) -> Instruction:
 
 
 def _along_vectors(pieces: Pieces, like: Instruction, vector: int, numbers: Sequence[int]) -> Instruction:
-    """A number for each element of the vectors, beside other numbers; those that the type does not hold are its
-    largest.
-    """
+    """One number for each component of the index vectors, broadcast to the shape of ``like``, saturated to its type."""
     kind = like.shape.element_type
     _, largest = limits(kind)
     row = pieces.make.constant(np.asarray([min(n, largest) for n in numbers], kind.dtype))
@@ -210,7 +208,7 @@ def _along_vectors(pieces: Pieces, like: Instruction, vector: int, numbers: Sequ
 
 
 def _clamped(pieces: Pieces, numbers: Instruction, highest: Sequence[int], vector: int) -> Instruction:
-    """The numbers at which a gather of the whole table reads: those outside become the nearest inside."""
+    """The indices clamped as by a gather from the whole table: those outside become the nearest inside."""
     low = _along_vectors(pieces, numbers, vector, [0] * len(highest))
     return pieces.make.add(Clamp(), low, numbers, _along_vectors(pieces, numbers, vector, highest))
 
@@ -224,7 +222,7 @@ def _shifted(
     rows: dict[int, Split],
     scope: Scope,
 ) -> Instruction:
-    """The numbers, counted from the first row of each member."""
+    """The indices relative to the first row of each member."""
     make, kind = pieces.make, numbers.shape.element_type
     lengths = local_sizes(table.tiling, table.shape.dimensions)
     firsts: list[Instruction] = []
@@ -241,7 +239,7 @@ def _shifted(
 def _all_inside(
     pieces: Pieces, numbers: Instruction, vector: int, along: Sequence[int], table: Piece, rows: dict[int, Split]
 ) -> Instruction:
-    """Whether a member has the rows that a vector names, for numbers that are inside of the table."""
+    """For each index vector whether a member has the rows, given indices that are inside of the table."""
     make, sizes = pieces.make, table.shape.dimensions
     lengths = [own if _ROWS + d in rows else sizes[d] for d, own in enumerate(local_sizes(table.tiling, sizes))]
     low = _along_vectors(pieces, numbers, vector, [0] * len(along))
@@ -257,7 +255,7 @@ def _all_inside(
 def _row(
     pieces: Pieces, starts: Sequence[Piece], table: Piece, rows: dict[int, Split], scope: Scope
 ) -> tuple[list[Instruction], Instruction]:
-    """Where a member's part has a row, and whether it does."""
+    """The start indices of a row in a member's part, and whether the part has the row."""
     make, sizes = pieces.make, table.shape.dimensions
     lengths = local_sizes(table.tiling, sizes)
     found: list[Instruction] = []

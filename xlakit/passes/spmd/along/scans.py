@@ -1,7 +1,7 @@
-"""Running sums along a split dimension, and other reducers': windows that reach to one end of the dimension.
+"""Prefix sums along a split dimension, and scans by other reducers: windows that reach to one end of the dimension.
 
-Each member has the running sums of its part. The sums of whole parts, one number each, are gathered, and each member
-adds those of the parts before its own, with the initial value::
+Each member computes the scan of its part. The totals of the parts, one number each, are gathered, and each member adds
+those of the parts before its own, and the initial value::
 
     parts          | 1  2  3  4 | 5  6  7  8 |
     running sums   | 1  3  6 10 | 5 11 18 26 |     sums of parts: 10, 26
@@ -38,14 +38,14 @@ from xlakit.passes.spmd.shardings.values import Piece
 def reduce_window(
     pieces: Pieces, old: Instruction, given: Sequence[Piece], scope: Scope, hint: Tiling | None
 ) -> Piece | None:
-    """Running sums, or another reduction of moving windows."""
+    """A scan, or another reduction of moving windows."""
     found = _running(pieces, old, given, scope, hint)
     return windowed(pieces, old, given, scope, hint) if found is None else found
 
 
 @dataclass(frozen=True)
 class _Scan:
-    """The dimension along which a window reaches from each element to the first one, or to the last one: ``back``."""
+    """The dimension of a scan. back: whether windows reach from each element to the last one, not the first."""
 
     dimension: int
     back: bool
@@ -87,7 +87,7 @@ def _running(
     identity = make.constant(np.asarray(identity_of(op.to_apply, old.shape.element_type)))
     halo = Halo(make, scope, tiling, scan.dimension, split, sizes[scan.dimension])
     if scan.back and scan.dimension in odd:
-        # What is behind the end comes before the last elements.
+        # A scan from the end reads the elements after the end of the dimension first, so they must be the identity.
         value = halo.ended(value, identity)
     low, high = (0, length - 1) if scan.back else (length - 1, 0)
     windows = list(op.window.dimensions)
@@ -101,9 +101,9 @@ def _running(
 def _before(
     halo: Halo, old: Instruction, made: Instruction, scan: _Scan, numbers: tuple[Instruction, Instruction]
 ) -> Instruction:
-    """The initial value with the parts before each member's own, for every element.
+    """The initial value combined with the totals of the parts before each member's own, broadcast to its elements.
 
-    made: the running sums of a part; numbers: the identity and the initial value.
+    made: the scan of a part; numbers: the identity and the initial value.
     """
     make, d, count = halo.make, scan.dimension, parts(halo.split)
     (identity, init), dims = numbers, made.shape.dimensions

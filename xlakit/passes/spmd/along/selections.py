@@ -1,10 +1,11 @@
 """Select-and-scatter along a split dimension, as in gradients of pooling.
 
-Each member has the windows that reach its part of the array: it fetches what is under them, and their sources. Windows
-that there are not, at the ends, get sources that change nothing.
+Each member computes the windows that reach its part of the array: it fetches the elements under them, and their
+sources. Windows beyond the ends, which do not exist, get the identity as their source.
 
-Padding cannot be selected. In its place are copies of the first or the last element: a window selects a copy only where
-it would have selected the element, by comparisons at least. What falls to copies is then given to the element.
+Padding must not be selected. It is replaced by copies of the first or the last element: if the selection is a
+comparison, a window selects a copy only if it would have selected the element. The sources that are scattered to copies
+are then combined into the element.
 """
 
 from __future__ import annotations
@@ -39,8 +40,9 @@ from xlakit.passes.spmd.shardings.values import Piece
 class _Dimension:
     """A dimension that is split.
 
-    ``array``, ``source``: what parts of the result read of the two; ``padding`` makes a part of the result of the
-    result under these windows. before, behind: whether windows reach padding there.
+    ``array``, ``source``: the ranges of the two that parts of the result read; ``padding``: the (mostly negative)
+    padding that cuts a part out of the result under these windows. before, behind: whether windows reach padding at
+    the begin and the end.
     """
 
     number: int
@@ -54,7 +56,7 @@ class _Dimension:
 
 @dataclass(frozen=True)
 class _Edges:
-    """The ends of a dimension, of which members have ranges; with copies of its elements where it has padding."""
+    """The ends of a dimension, of which members have ranges, with copies of the end elements for padding."""
 
     halo: Halo
     ranges: Ranges
@@ -62,7 +64,7 @@ class _Edges:
     behind: bool
 
     def copied(self, array: Instruction) -> Instruction:
-        """The ranges, in which the first and the last element stand for padding."""
+        """The ranges, with padding replaced by copies of the first and the last element."""
         for edge, outside in self._ends():
             make, d = self.halo.make, self.halo.dimension
             places = [min(max(0, edge - start), self.ranges.length - 1) for start in self.ranges.starts]
@@ -73,7 +75,7 @@ class _Edges:
         return array
 
     def given_back(self, made: Instruction, scatter: Computation, nothing: Instruction) -> Instruction:
-        """What fell to copies, at the element that they are of."""
+        """The result with the values that were scattered to copies combined into their elements."""
         for edge, outside in self._ends():
             make, d, dims = self.halo.make, self.halo.dimension, made.shape.dimensions
             kept = [e for e in range(made.shape.rank) if e != d]
@@ -86,7 +88,7 @@ class _Edges:
         return made
 
     def _ends(self) -> list[tuple[int, Instruction]]:
-        """The numbers of the elements at the ends with padding, each with flags for what is beyond."""
+        """The indices of the end elements next to padding, each with flags for the elements beyond it."""
         make, last = self.halo.make, self.halo.size - 1
         where = self.halo.positions(self.ranges.length, self.ranges.starts)
         ends = [(0, "LT")] * self.before + [(last, "GT")] * self.behind
@@ -98,7 +100,7 @@ def _without(sizes: Sequence[int], dimension: int) -> list[int]:
 
 
 def combiner(computation: Computation) -> Op:
-    """The operation of a known reducer."""
+    """The operation of a reducer that is a single operation; raises InternalError for others."""
     op = reducer_op(computation)
     if op is None:
         raise InternalError("a reducer that is not a single operation is combined with others")
@@ -108,7 +110,7 @@ def combiner(computation: Computation) -> Op:
 def select_and_scatter(
     pieces: Pieces, old: Instruction, given: Sequence[Piece], scope: Scope, hint: Tiling | None
 ) -> Piece | None:
-    """A select-and-scatter whose array is split along windows; None where gathering is cheaper."""
+    """A select-and-scatter whose array is split along windows; None if gathering is cheaper."""
     op, rule, kind = old.op_as(SelectAndScatter), factors_of(old), old.shape.element_type
     one_type = all(o.shape.element_type is kind for o in old.operands)
     if rule is None or not one_type or not can_be_in_parts(op.scatter, kind) or 0 in old.operands[1].shape.dimensions:
@@ -172,7 +174,7 @@ def _dimensions(old: Instruction, piece: Piece, known: Tiling, rule: Factors) ->
 
 
 def _compares(select: Computation) -> bool:
-    """Whether a computation compares its two parameters, so that an element is selected wherever its copy is."""
+    """Whether a computation is an ordering comparison of its two parameters, for which copies stand for padding."""
     op = select.root.op
     is_order = isinstance(op, Compare) and op.direction not in (ComparisonDirection.EQ, ComparisonDirection.NE)
     return is_order and set(select.root.operands) == set(select.parameters)
@@ -181,13 +183,13 @@ def _compares(select: Computation) -> bool:
 def _reading(
     size: int, placements: int, window: WindowDimension, count: int
 ) -> tuple[Ranges, Ranges, PaddingDimension] | None:
-    """What parts read of array and source, and how a part is cut out of the result under its windows."""
+    """The ranges of array and source that parts read, and the padding that cuts a part out of the result."""
     part, stride, low = -(-size // count), window.stride, window.padding_low
     is_plain = window.window_dilation == window.base_dilation == 1
     if not is_plain or part % stride or low >= window.size or (placements - 1) * stride - low >= size:
-        # The last: a window of nothing but padding.
+        # The last two conditions: some window covers only padding.
         return None
-    # The first and the last window that reach part 0, or would: a part is no shorter than a stride.
+    # The first and the last window that reach part 0, including windows that do not exist.
     first, last = -((window.size - 1 - low) // stride), (part - 1 + low) // stride
     taken = last - first + 1
     length = (taken - 1) * stride + window.size

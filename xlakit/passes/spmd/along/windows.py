@@ -1,8 +1,8 @@
 """Operations whose parts read ranges of split dimensions: slices, pads, concatenations, reversals, moving windows.
 
 A dimension of the result is split as that of the operand is. Each part fetches the range that it reads (:mod:`halo`),
-and applies the operation to it, with the attributes of a part. Where the result cannot be split evenly the last parts
-are shorter, and compute anything behind their end.
+and applies the operation to it, with the attributes of a part. If the result cannot be split evenly the last parts
+are shorter, and their elements after the end are unspecified.
 
 An operation is split in this way if members send less than it takes to gather what is read.
 """
@@ -51,10 +51,10 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Reading:
-    """What parts of a dimension of a result read of an operand's dimension.
+    """The ranges of an operand's dimension that the parts of a dimension of the result read.
 
-    ranges: the elements, of which ``seen`` says whether those outside of the dimension count. ``attribute``: what the
-    operation of a part has for the dimension: its slice, its padding, its window.
+    seen: whether elements outside of the dimension are read, and need a value. attribute: the attribute of a part's
+    operation for the dimension: its slice, padding or window.
     """
 
     ranges: Ranges
@@ -62,13 +62,13 @@ class Reading:
     attribute: object
 
 
-# How the parts of a dimension read, for: the instruction, the dimension of the result, how many parts; None: not so.
+# Called with the instruction, the dimension of the result, and the number of parts; None if it cannot be split so.
 _Reads = Callable[[Instruction, int, int], Reading | None]
 
 
 @dataclass(frozen=True)
 class Dimension:
-    """A dimension that is split by ranges: of the operand, of the result, and how."""
+    """A dimension that is split by ranges: its number in the operand and in the result, the split and the ranges."""
 
     source: int
     target: int
@@ -77,17 +77,17 @@ class Dimension:
 
 
 def parts_known(piece: Piece, scope: Scope) -> Tiling:
-    """The tiling in which a value is there, or its sum where it is to be added up; unequal parts before others."""
+    """The tiling of a value (or of its partial sums) in a scope; that of its unequal parts if it has such."""
     if piece.scope == scope and piece.unequal is not None:
         return piece.unequal[0]
     return piece.tiling if piece.scope == scope else whole(len(piece.tiling))
 
 
-# -- what parts read -----------------------------------------------------------------------------------
+# -- ranges that parts read ----------------------------------------------------------------------------
 
 
 def lengths(size: int, count: int) -> tuple[int, ...]:
-    """How many elements of a dimension each of so many parts has."""
+    """The number of elements of each of ``count`` parts of a dimension; the last parts may be shorter or empty."""
     part = -(-size // count)
     return tuple(max(0, min(part, size - p * part)) for p in range(count))
 
@@ -110,11 +110,11 @@ def _pad(old: Instruction, dimension: int, count: int) -> Reading | None:
 
 
 def dilated(step: int, low: int, dilation: int, reaches: Sequence[int | None]) -> tuple[Ranges, int, int] | None:
-    """The elements under ranges of a dimension whose elements are ``dilation`` apart, behind ``low`` places of padding.
+    """The elements under ranges of a dimension whose elements are ``dilation`` apart, after ``low`` places of padding.
 
     Range p covers the places from p * step to p * step + reaches[p], or none; the first one is the longest. Gives the
-    elements, and how many places without one are before the first and behind the last; None where these differ between
-    ranges, or a range has no element.
+    elements, and the numbers of places before the first and after the last element; None if these numbers differ
+    between ranges, or the first range has no element.
     """
     if step % dilation or reaches[0] is None:
         return None
@@ -128,7 +128,7 @@ def dilated(step: int, low: int, dilation: int, reaches: Sequence[int | None]) -
 
 
 def _reverse(old: Instruction, dimension: int, count: int) -> Reading | None:
-    """The last elements of a range are the first ones of the part, so that all of it has to be right."""
+    """The range is reversed: its last elements are the first ones of the part, so all of them are needed."""
     if dimension not in old.op_as(Reverse).dimensions:
         return None
     size = old.shape.dimensions[dimension]
@@ -139,8 +139,9 @@ def _reverse(old: Instruction, dimension: int, count: int) -> Reading | None:
 
 
 def _reduce_window(old: Instruction, dimension: int, count: int) -> Reading | None:
-    """Padding is skipped, and no initial value: elements outside of the operand are the reducer's identity, which
-    combines with others to these. Where there is none, no window may reach outside.
+    """Padding is skipped, so elements outside of the operand must be the reducer's identity.
+
+    If the reducer has no known identity, no window may reach outside.
     """
     op, kind = old.op_as(ReduceWindow), old.operands[0].shape.element_type
     reading = under_window(old.operands[0].shape.dimensions[dimension], op.window.dimensions[dimension], count)
@@ -158,7 +159,10 @@ def _convolution(old: Instruction, dimension: int, count: int) -> Reading | None
 
 
 def under_window(size: int, window: WindowDimension, count: int) -> Reading | None:
-    """What parts of a window's placements read, and the window of a part, which has no padding but for holes."""
+    """The ranges that parts of a window's placements read, and the window of a part.
+
+    The part's window has no padding except for dilation holes at its ends.
+    """
     parts = lengths(window.output_size(size), count)
     reaches = [(n - 1) * window.stride + window.dilated_size - 1 if n else None for n in parts]
     found = dilated(parts[0] * window.stride, window.padding_low, window.base_dilation, reaches)
@@ -175,7 +179,7 @@ def under_window(size: int, window: WindowDimension, count: int) -> Reading | No
 def windowed(
     pieces: Pieces, old: Instruction, given: Sequence[Piece], scope: Scope, hint: Tiling | None
 ) -> Piece | None:
-    """An operation whose parts read ranges of its first operand; None where it is not split so."""
+    """An operation whose parts read ranges of its first operand; None if it is not split so."""
     rule = factors_of(old)
     if rule is None or old.shape.is_tuple or 0 in (*old.operands[0].shape.dimensions, *old.shape.dimensions):
         return None
@@ -198,7 +202,7 @@ def windowed(
     shape = old.shape.with_dimensions(local_sizes(tiling, old.shape.dimensions))
     made = local[0] if isinstance(op, Slice) and shape == local[0].shape else pieces.make.like(old, op, local, shape)
     if isinstance(op, Reverse):
-        # Dimensions that are split evenly have their first part at the other end now.
+        # Reversing each part alone leaves the parts of evenly split dimensions in the opposite order.
         now = mirrored(tiling, set(op.dimensions) - {dim.target for dim in along})
         made = resharded(pieces.make, made, now, tiling, scope)
     splits = splits_of(factors, operands)
@@ -215,7 +219,7 @@ def windowed(
 
 
 def _is_sum_cheaper(old: Instruction, tiling: Tiling, along: Dimension) -> bool:
-    """Whether adding up a slice sends less than gathering its parts, of which most have nothing."""
+    """Whether summing a slice over the members sends less than gathering its parts, most of which are empty."""
     count, size = parts(along.split), old.shape.dimensions[along.target]
     is_odd = unequal_dims(tiling, old.shape.dimensions) == [along.target]
     return is_odd and can_be_added(old.shape) and 2 * size < -(-size // count) * count
@@ -224,7 +228,7 @@ def _is_sum_cheaper(old: Instruction, tiling: Tiling, along: Dimension) -> bool:
 def _added_up(
     pieces: Pieces, old: Instruction, halo: Halo, value: Instruction, made: tuple[Tiling, Instruction]
 ) -> Piece:
-    """A slice to be added up: each member has the elements that its part has, and -0 elsewhere."""
+    """A slice as partial sums: each member has the elements of its own part, and -0 elsewhere."""
     along = halo.dimension
     own = old.op_as(Slice).slice[along]
     length = (old.shape.dimensions[along] - 1) * own.stride + 1
@@ -236,7 +240,7 @@ def _added_up(
 
 
 def _dimensions(old: Instruction, piece: Piece, scope: Scope, rule: Factors) -> list[Dimension]:
-    """The dimensions of the first operand that are split, and that the result is split along by ranges."""
+    """The split dimensions of the first operand along which the result is split by ranges."""
     found: list[Dimension] = []
     tiling = parts_known(piece, scope)
     odd = unequal_dims(tiling, piece.shape.dimensions)
@@ -251,7 +255,7 @@ def _dimensions(old: Instruction, piece: Piece, scope: Scope, rule: Factors) -> 
 
 
 def _pairs(old: Instruction) -> list[tuple[int, int]]:
-    """The dimensions of the first operand that ranges may be read of, and those of the result that do."""
+    """Pairs of a dimension of the first operand and the dimension of the result whose parts read ranges of it."""
     if isinstance(old.op, Convolution):
         labels = old.op.dim_labels
         space = zip(labels.input_spatial_dimensions, labels.output_spatial_dimensions, strict=True)
@@ -260,21 +264,19 @@ def _pairs(old: Instruction) -> list[tuple[int, int]]:
 
 
 def with_ranges(rule: Factors, along: Sequence[tuple[int, int]]) -> Factors:
-    """A rule with factors of their own for dimensions, of the first operand and of the result, that are split by
-    ranges.
-    """
+    """A rule with additional factors for (operand, result) dimensions that are split by ranges."""
     operand = with_factors(rule.operands[0], {source: source for source, _ in along})
     result = with_factors(rule.results[0], {target: source for source, target in along})
     return dataclasses.replace(rule, operands=(operand, *rule.operands[1:]), results=(result,))
 
 
 def with_factors(dims: Dims, numbers: Mapping[int, int]) -> Dims:
-    """Dimensions of which some have factors of their own, with these numbers, as they are split by ranges."""
+    """Factors of dimensions, with those in ``numbers`` replaced by additional factors for ranges."""
     return tuple(RANGES + numbers[d] if d in numbers else factor for d, factor in enumerate(dims))
 
 
 def _outside(pieces: Pieces, old: Instruction, local: Sequence[Instruction]) -> Instruction:
-    """What stands for elements outside of the operand."""
+    """The value of elements outside of the operand."""
     kind = old.operands[0].shape.element_type
     if isinstance(old.op, ReduceWindow):
         return pieces.make.constant(np.asarray(identity_of(old.op.to_apply, kind)))
@@ -308,8 +310,10 @@ def finished(
     hint: Tiling | None,
     made: tuple[Tiling, Instruction],
 ) -> Piece:
-    """The result of an operation in a tiling. If that has unequal parts, the value is gathered from them, or made from
-    what the operation is given, if that is smaller.
+    """The result of an operation, given its part in a tiling.
+
+    If the tiling has unequal parts, the value itself is gathered from them, or computed from the operands if these are
+    smaller; the parts are kept beside it.
     """
     tiling, part = made
     if divides(tiling, old.shape.dimensions):

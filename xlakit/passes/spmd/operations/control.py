@@ -20,10 +20,11 @@ _MOST_TRIALS = 3
 
 
 def loop(walk: Walk, old: Instruction, operands: tuple[Value, ...]) -> Value:
-    """Split a loop: its state has tilings that the body preserves, as far as a fixed point is found.
+    """Split a loop: its state has tilings that the body preserves, if a fixed point is found in few trials.
 
     An element that the loop only adds to, or whose parts it only replaces, holds partial sums, which are added up after
-    the loop; what it begins with is then one member's. What is only read in rows is not split along these.
+    the loop; one member then starts with the initial value, the others with zeros. An element of which only rows are
+    read is not split along the rows.
     """
     op, (init,) = old.op_as(While), operands
     scope = smallest(walk.scope, operands)
@@ -48,8 +49,10 @@ def loop(walk: Walk, old: Instruction, operands: tuple[Value, ...]) -> Value:
 
 
 def _for_rows(walk: Walk, old: Instruction, tilings: Sequence[Tiling]) -> list[Tiling]:
-    """The tilings of a loop's state, where what each iteration reads a row of, as a scan does of its layers, is not
-    split along the rows: one that a single member has would be sent to all, in each iteration.
+    """The tilings of a loop's state, without splits of invariant elements along rows that iterations read one by one.
+
+    A scan over layers reads one row of the stacked weights in each iteration; with such a split a single member would
+    have to send it to all others.
     """
     loop, moved = loop_of(old), list(tilings)
     iterations = 0 if loop is None else trip_count(loop)
@@ -67,7 +70,7 @@ def _for_rows(walk: Walk, old: Instruction, tilings: Sequence[Tiling]) -> list[T
 def _readers(
     computation: Computation, value: Instruction, frame: Frame | None
 ) -> Iterator[tuple[Instruction, Frame | None]]:
-    """What reads a value of a computation, within calls too, and the frames that have the hints for these."""
+    """The users of a value of a computation, also inside of calls, with the frames that have their hints."""
     for user in computation.instructions:
         for position, operand in enumerate(user.operands):
             if operand is value and isinstance(user.op, Call):
@@ -79,8 +82,10 @@ def _readers(
 
 
 def _beside_rows(readers: Sequence[tuple[Instruction, Frame | None]], tiling: Tiling, iterations: int) -> Tiling:
-    """The tiling without the split of the rows that are read one by one: it moves to a dimension of which they have
-    all, or else the array becomes whole, where that sends less than the rows.
+    """The tiling without the split of a dimension of which only single rows are read.
+
+    The split moves to a dimension that the readers take whole; if there is none, it is dropped if gathering the array
+    once sends less than sending the rows.
     """
     if not readers or not all(isinstance(reader.op, DynamicSlice) for reader, _ in readers):
         return tiling
@@ -91,7 +96,7 @@ def _beside_rows(readers: Sequence[tuple[Instruction, Frame | None]], tiling: Ti
         if split is None or any(reader.shape.dimensions[d] > 1 for reader, _ in readers):
             continue
         rest = with_split(tiling, d, None)
-        # Where propagation has found how the rows are used, they are split so.
+        # Dimensions that propagation would split in the rows come first.
         for e in sorted(range(len(sizes)), key=lambda e: hint[e] is None):
             has_all = rest[e] is None and all(reader.shape.dimensions[e] == sizes[e] > 1 for reader, _ in readers)
             made = with_split(rest, e, split)
@@ -102,13 +107,13 @@ def _beside_rows(readers: Sequence[tuple[Instruction, Frame | None]], tiling: Ti
 
 
 def _sum_of(piece: Piece, scope: Scope) -> Split | None:
-    """The numbers of the partial sums that a value is, where a loop may take it as such."""
+    """The numbers of the partial sums that a value is, if a loop may carry it as such; else None."""
     is_partial = piece.scope == scope and piece.instead is None and not piece.parts
     return piece.unreduced if is_partial else None
 
 
 def _summed(body: Region, condition: Region, sums: Sequence[Split | None]) -> Iterator[int]:
-    """The elements of a state that would be added up in each iteration if they held partial sums."""
+    """The elements of a state that hold partial sums but are summed in an iteration, and so must not hold them."""
     for n, (numbers, given, tested) in enumerate(zip(sums, body.state, condition.state, strict=True)):
         if numbers is not None and (given.parts or tested.parts or not same_teams(body.result[n].unreduced, numbers)):
             yield n
@@ -117,7 +122,7 @@ def _summed(body: Region, condition: Region, sums: Sequence[Split | None]) -> It
 def _partial(
     body: Region, tilings: Sequence[Tiling], sums: Sequence[Split | None], summed: Set[int]
 ) -> list[Split | None]:
-    """The numbers of the partial sums of each element, after a trial: what it was given, or what it adds."""
+    """For each element the numbers of its partial sums after a trial: those it was given, or those of added values."""
     found = [None if n in summed else numbers for n, numbers in enumerate(sums)]
     for n, piece in enumerate(body.result):
         number, added = piece.accumulates or (None, None)

@@ -1,4 +1,4 @@
-"""Custom calls that a function of the process splits: JAX's ``custom_partitioning``.
+"""Custom calls that a registered function splits: JAX's ``custom_partitioning``.
 
 The sharding rule of the call relates dimensions of operands and results, and gives each a sharding. The function
 returns a program for one partition, on parts, and the shardings that it needs. That program replaces the call, like a
@@ -32,7 +32,7 @@ RULE: Final = "xla.sdy.sharding_rule"
 
 _RULE: Final = re.compile(r"<\((?P<operands>.*?)\) *-> *\((?P<results>.*?)\) *\{[^}]*\}(?P<rest>.*)>")
 _VALUE: Final = re.compile(r"\[([^\]]*)\]")
-# i to z, then z_1 and so on; a dimension may be of several, the first of which counts most.
+# Factors are named i to z, then z_1 and so on; a dimension may consist of several, the major one first.
 _FACTOR: Final = re.compile(r"z_\d+|[a-z]")
 _REPLICATED: Final = re.compile(r"need_replication=\{([^}]*)\}")
 

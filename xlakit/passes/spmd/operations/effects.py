@@ -34,7 +34,7 @@ _ON_PARTS: Final = frozenset({"xlakit_partitioned_python_callback"})
 
 
 def custom_call(walk: Walk, old: Instruction, operands: tuple[Value, ...]) -> Value:
-    """A custom call with an effect, or on one device, which one member makes for all."""
+    """A custom call with a side effect, or with a device: one member calls the function and broadcasts the results."""
     scope = smallest(walk.scope, operands)
     if isinstance(old.op, CustomCall) and old.op.custom_call_target in _ON_PARTS:
         pieces = [walk.pieces.summed(piece) for value in operands for piece in leaves(value)]
@@ -105,8 +105,8 @@ def _of_member(walk: Walk, value: Value, shape: Shape, scope: Scope, member: int
 
 
 def collective(walk: Walk, old: Instruction, operands: tuple[Value, ...]) -> Value:
-    """A collective of the program. Members with the same index in their teams communicate their pieces; else on whole
-    values.
+    """A collective of the program: members with the same index in their teams exchange their pieces, if these are the
+    same parts; else the collective is applied to whole values.
     """
     scope = smallest(walk.scope, operands)
     (first, *others) = operands

@@ -55,7 +55,7 @@ def tell_inspectors(program: Program) -> None:
 
 
 def _sharding(tiling: Tiling, scope: Scope) -> Sharding:
-    """A tiling over the members of teams as a sharding of HLO: what tells teams apart is manual."""
+    """A tiling over the members of teams as an HLO sharding, in which the dimension of the teams is manual."""
     if len(scope.teams) == 1:
         return as_sharding(tuple(None if s is None else tuple(scope.of_partitions(list(s))) for s in tiling))
     if scope.size == 1:

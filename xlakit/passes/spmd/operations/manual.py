@@ -121,7 +121,7 @@ def _from_parts(walk: Walk, piece: Piece, shape: Shape, border: _Border) -> Piec
 
 
 def _together(manual_split: Split | None, own: Split | None, outer: Scope, inner: Scope) -> Split | None:
-    """The team's part, and the member's piece of it, as a part of the whole."""
+    """The split of the whole array by the team's part and the member's piece of that part."""
     if own is None:
         return outer.agreed(manual_split)
     subparts = inner.of_partitions(list(own))
@@ -165,10 +165,10 @@ def _shard_to_full(walk: Walk, old: Instruction, operands: tuple[Value, ...]) ->
 def _by_ratio(
     walk: Walk, shapes: tuple[Shape, Shape], annotated: Instruction, tiling: Tiling, inner: Scope
 ) -> tuple[Split | None, ...]:
-    """For each dimension a split into as many parts as the sizes of whole and part say; None for one.
+    """For each dimension a split into (size of the whole / size of the part) parts; None for one part.
 
-    The split is that of the sharding of ``annotated``, or of ``tiling``; it may be finer by a factor if what is manual
-    leaves teams that split their parts further. Raises ShapeError if the sizes are not those of any such parts.
+    The split comes from the sharding of ``annotated``, or from ``tiling``; that may be finer by a factor, if the teams
+    split their parts further. Raises ShapeError if the sizes do not match any such split.
     """
     (whole_shape, part), sharding = shapes, annotated.annotations.sharding
     said = walk.program.annotations.splits(sharding, whole_shape.rank)

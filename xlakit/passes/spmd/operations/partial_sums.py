@@ -1,4 +1,4 @@
-"""Linear operations on partial sums: the sum is made of their result, once, not of each operand."""
+"""Linear operations on partial sums: their result is kept as partial sums, and summed once instead of each operand."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from xlakit.passes.spmd.shardings.tilings import same_teams
 from xlakit.passes.spmd.shardings.values import Piece, Value, array_of
 from xlakit.passes.spmd.walk import Walk
 
-# Operations of which op(a + b) is op(a) + op(b), by the number of their first operands that are such sums; None: all.
+# Linear operations, op(a + b) = op(a) + op(b), with the number of leading operands that may be partial sums; None: all.
 _TERMS: Final[dict[str, int | None]] = {
     "add": 2,
     "concatenate": None,
@@ -38,12 +38,14 @@ _TERMS: Final[dict[str, int | None]] = {
     "subtract": 2,
     "transpose": 1,
 }
-# Those by which a loop adds to what it carries, or fills it.
+# Operations by which a loop adds to a loop-carried value, or fills it.
 _ACCUMULATING: Final = (Add, Subtract, DynamicUpdateSlice)
 
 
 def plain(walk: Walk, old: Instruction, operands: tuple[Value, ...]) -> Value:
-    """An operation on parts; a linear one of partial sums is one, where that saves sums or the program asks for it."""
+    """An operation on parts; the result of a linear operation on partial sums is kept as partial sums if that saves
+    sums or a constraint asks for it.
+    """
     given = [v for v in operands if isinstance(v, Piece)]
     is_linear = old.opcode in _TERMS and len(given) == len(operands)
     if not is_linear or all(p.unreduced is None for p in given):
@@ -72,7 +74,7 @@ def _on_partial_sums(walk: Walk, old: Instruction, given: Sequence[Piece]) -> Pi
                 return None
             instead = walk.later(old, given)
         elif any(p.parts for p in terms):
-            # Nothing is gained where a sum is there already.
+            # A term has been summed already, so adding up the result would be an additional sum.
             return None
     made = _made(walk, old, given, len(terms), scope)
     if made is None:
@@ -81,7 +83,7 @@ def _on_partial_sums(walk: Walk, old: Instruction, given: Sequence[Piece]) -> Pi
 
 
 def _is_linear_in(old: Instruction) -> bool:
-    """Whether an operation of the table is linear: of floats a wider type may be made, other types stay as they are."""
+    """Whether an operation of the table is linear for its types: only floats may change their type, to a wider one."""
     if isinstance(old.op, Reduce):
         is_sum = len(old.operands) == 2 and isinstance(reducer_op(old.op.to_apply), Add)
         if not is_sum or not is_zero(uniform(old.operands[1]), negative=None):
@@ -93,7 +95,7 @@ def _is_linear_in(old: Instruction) -> bool:
 
 
 def _made(walk: Walk, old: Instruction, given: Sequence[Piece], count: int, scope: Scope) -> Piece | None:
-    """The operation on the parts of partial sums as they are, which must not move between members."""
+    """The operation on the parts of partial sums; None if these would have to be resharded."""
     factors = factors_of(old)
     if factors is None:
         return None

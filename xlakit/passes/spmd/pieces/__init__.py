@@ -1,1 +1,1 @@
-"""Operations on the parts that a partition has: their instructions, sums in parts, and changes of the tiling."""
+"""Operations on the parts of one partition: choice of splits, emission, partial sums and resharding."""

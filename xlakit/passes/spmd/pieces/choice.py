@@ -1,4 +1,4 @@
-"""The choice of the factors along which an operation is split: what sends least, from operands and for a result."""
+"""Chooses the factors along which an operation is split: those for which operands and result send the least."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ class Choice:
     def __init__(
         self, old: Instruction, factors: Factors, first: Mapping[int, Split] = NO_SPLITS, *, unequal: bool = False
     ) -> None:
-        """``first``: splits that are given; ``unequal``: whether parts need not be equal."""
+        """``first``: splits that are fixed already; ``unequal``: whether parts may be unequal."""
         self.splits: dict[int, Split] = dict(first)
         self._unequal = unequal
-        # What is behind the end must not be added, and is of no group.
+        # Unspecified elements after the end must not enter sums, and groups must not be cut, so these need equal parts.
         self._equal = factors.summed | {factor for factor, _ in factors.groups}
         self._sizes: dict[int, set[int]] = {factor: {count} for factor, count in factors.groups}
         shapes = [*(o.shape for o in old.operands), *leaf_shapes(old.shape)]
@@ -49,7 +49,7 @@ class Choice:
             if factor is None or split is None or factor in self.splits:
                 continue
             sizes = tuple(self._sizes[factor])
-            # Parts that are not equal go together if they are of one size.
+            # Unequal parts correspond if all dimensions of the factor have one size.
             is_free = self._unequal and factor not in self._equal
             fits = divides((split,) * len(sizes), sizes) or (is_free and len(sizes) == 1)
             if fits and is_proper([*self.splits.values(), split]):
@@ -70,7 +70,7 @@ def chosen(
     hint: the tiling that the users of the result prefer.
     """
     choices: list[dict[int, Split]] = []
-    # A whole value stays whole: it is recomputed in parts if these are requested, and never gathered.
+    # If no operand is split, the hint is ignored: a whole value is recomputed in parts if these are requested.
     hint = hint if any(p.scope == scope and not p.is_whole for p in given) else None
     for with_sums, hint_first in ((True, True), (False, True), (False, False)) if hint else ((False, False),):
         choice = Choice(old, factors, first)
@@ -92,7 +92,7 @@ def chosen(
 
 
 def _offer_sums(choice: Choice, factors: Factors, given: Sequence[Piece], scope: Scope) -> None:
-    """Offer the splits of dimensions that are summed over, where all operands that have them are split so."""
+    """Offer the splits of summed dimensions for which all operands have the same split."""
     for factor in sorted(factors.summed):
         own = [
             piece.tiling[d] if piece.scope == scope else None
@@ -122,11 +122,11 @@ def _cost(
     splits: Mapping[int, Split],
     hint: Tiling,
 ) -> float:
-    """About how many bytes a member sends for its operands, and to give the result in a tiling."""
+    """An estimate of the bytes that a member sends to reshard the operands, and the result to the hint's tiling."""
     cost = 0.0
     for piece, dims in zip(given, factors.operands, strict=True):
         needed = tiling_of(dims, splits)
-        # What has been brought to a tiling before is there.
+        # Parts that were made for this tiling before are reused.
         if piece.scope == scope and needed not in piece.parts:
             cost += _sent(piece.shape.byte_size, piece.tiling, needed)
     shape = leaf_shapes(old.shape)[0]
@@ -143,7 +143,7 @@ def _cost(
 
 
 def _sent(size: int, own: Tiling, new: Tiling) -> float:
-    """About how many bytes a member sends for an array of some bytes to get from a tiling to another."""
+    """An estimate of the bytes that a member sends to reshard an array of ``size`` bytes."""
     part = size / math.prod(map(parts, own))
     kept, cost = 1, 0.0
     for d, (before, after) in enumerate(zip(own, new, strict=True)):

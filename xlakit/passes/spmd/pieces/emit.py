@@ -1,4 +1,4 @@
-"""Emission of the program of one partition."""
+"""The builder for the program of one partition: instructions, collectives, and values that depend on the partition."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ class Emitter(ComputationBuilder):
         return self.full(np.zeros((), kind.dtype), Shape(kind, tuple(sizes)))
 
     def nothing(self, kind: PrimitiveType) -> Instruction:
-        """What changes no bit of a number that it is added to: 0 of integers, -0 of others.
+        """The identity of addition, which changes no bit of a number: 0 of integers, -0 of others.
 
         Raises UnsupportedError for formats without a zero.
         """

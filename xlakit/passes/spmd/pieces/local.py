@@ -1,4 +1,4 @@
-"""The operation that one partition runs: which factors may be split, and the shapes and attributes of its part."""
+"""The operation of one partition: tilings of operands from splits of factors, and shapes and attributes of parts."""
 
 from __future__ import annotations
 
@@ -50,8 +50,9 @@ _PLACES_KEPT: Final = (
 
 
 def can_be_unequal(old: Instruction) -> bool:
-    """Whether an operation may be split in unequal parts: each element is made of those at its own place alone, or has
-    its place along the dimensions that its factors say, other than those that are added up.
+    """Whether an operation may be split in unequal parts, whose elements after the end are unspecified.
+
+    Each element of the result must depend only on elements at the same index along the split dimensions.
     """
     return not old.op.has_side_effect and (old.is_pointwise or isinstance(old.op, _PLACES_KEPT))
 
@@ -80,13 +81,13 @@ def mirrored(tiling: Tiling, dimensions: Collection[int]) -> Tiling:
 
 
 def local_shape(old: Instruction, whole: Shape, tiling: Tiling) -> Shape:
-    """The shape of a part; functions from outside read and write memory in the layouts of the call."""
+    """The shape of a part; that of a custom call keeps its layout, in which the function reads and writes memory."""
     shape = Shape(whole.element_type, local_sizes(tiling, whole.dimensions))
     return shape.with_layout(whole.layout) if isinstance(old.op, CustomCall) and whole.layout else shape
 
 
 def local_slice(op: Slice, result: Tiling) -> Slice:
-    """A slice that gives a part of its result: the dimensions that are split are taken whole of the operand's part."""
+    """The slice of a part: it takes split dimensions of the operand's part whole."""
     ranges = [
         s if split is None else SliceDimension(0, -(-s.limit // parts(split)))
         for s, split in zip(op.slice, result, strict=True)
@@ -95,7 +96,7 @@ def local_slice(op: Slice, result: Tiling) -> Slice:
 
 
 def local_convolution(op: Convolution, image: Tiling, kernel: Tiling) -> Convolution:
-    """A convolution of as many groups as a part has."""
+    """The convolution of a part, with the number of groups that the part has."""
     labels = op.dim_labels
     if op.feature_group_count > 1:
         count = parts(image[labels.input_feature_dimension])
@@ -105,7 +106,7 @@ def local_convolution(op: Convolution, image: Tiling, kernel: Tiling) -> Convolu
 
 
 def local_op(old: Instruction, operands: Sequence[Tiling], results: Sequence[Tiling]) -> Op:
-    """The operation with the sizes that it says, where they are those of parts."""
+    """The operation with the sizes in its attributes replaced by those of parts."""
     op = old.op
     if isinstance(op, Reshape):
         return Reshape()

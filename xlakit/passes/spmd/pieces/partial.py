@@ -1,4 +1,4 @@
-"""Partial reductions: the part of each partition, and their combination."""
+"""Partial reductions: the operands of each partition's partial result, and the combination of the partial results."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from xlakit.passes.spmd.shardings.tilings import Split
 
 
 def spread(make: Emitter, value: Instruction, numbers: Split, scope: Scope) -> Instruction:
-    """Partial sums of a value: the value itself for members with number 0, for the others what changes no sum."""
+    """A value as partial sums: the value on members with number 0, the identity of addition on all others."""
     shape = value.shape
     if is_zero(uniform(value)):
         return value
@@ -35,7 +35,7 @@ def spread(make: Emitter, value: Instruction, numbers: Split, scope: Scope) -> I
 
 
 def is_plain_sum(old: Instruction, local: list[Instruction]) -> bool:
-    """Whether the total is the plain sum of the parts."""
+    """Whether the total is the sum of the partial results, without a separate initial value."""
     if isinstance(old.op, Reduce):
         return isinstance(reducer_op(old.op.to_apply), Add) and _may_repeat(old.op, local[1])
     if isinstance(old.op, Scatter):
@@ -44,7 +44,7 @@ def is_plain_sum(old: Instruction, local: list[Instruction]) -> bool:
 
 
 def contribution(make: Emitter, old: Instruction, local: list[Instruction]) -> list[Instruction]:
-    """The operands of one partition's part; what the sum begins with may come once only, see :func:`total`."""
+    """The operands of a partial result, without an initial value that must count only once: see :func:`total`."""
     if isinstance(old.op, Reduce):
         return local if _may_repeat(old.op, local[1]) else [local[0], _identity(make, old.op.to_apply, old.shape)]
     if isinstance(old.op, Scatter) and not _may_repeat(old.op, local[0]):
@@ -66,7 +66,6 @@ def _may_repeat(op: Reduce | Scatter, init: Instruction) -> bool:
     """Whether every partition may start with the initial value."""
     reducer, number = reducer_op(op.to_apply), uniform(init)
     if isinstance(reducer, Idempotent):
-        # The reducer is idempotent.
         return True
     if reducer is None or number is None:
         return False

@@ -85,7 +85,7 @@ class Pieces:
         return found
 
     def _in_unequal_parts(self, piece: Piece, tiling: Tiling, scope: Scope) -> Instruction:
-        """This partition's part, where some are shorter than others: they have anything behind their end."""
+        """This partition's part in a tiling with unequal parts, whose elements after the end are unspecified."""
         odd = unequal_dims(tiling, piece.shape.dimensions)
         again = self._made_in_parts(piece, tiling)
         if again is not None and unequal_dims(again.tiling, piece.shape.dimensions) == odd:
@@ -101,13 +101,13 @@ class Pieces:
         return found
 
     def _keeps_unequal(self, piece: Piece, tiling: Tiling) -> bool:
-        """Whether a tiling has the unequal parts that a value is there in."""
+        """Whether a tiling has the same unequal parts that a value already has."""
         own, sizes = piece.unequal[0] if piece.unequal is not None else (), piece.shape.dimensions
         odd = unequal_dims(tiling, sizes)
         return bool(odd) and unequal_dims(own, sizes) == odd and all(own[d] == tiling[d] for d in odd)
 
     def evened(self, made: Instruction, tiling: Tiling, shape: Shape, scope: Scope) -> Piece:
-        """An array in unequal parts; its value has the dimensions that these are of whole."""
+        """An array given in unequal parts; the value itself is gathered along the unequal dimensions."""
         odd = unequal_dims(tiling, shape.dimensions)
         even = tuple(None if d in odd else split for d, split in enumerate(tiling))
         found = resharded(self.make, made, tiling, even, scope)
@@ -150,7 +150,7 @@ class Pieces:
             return piece
         own = self.summed(piece)
         for dimension, split in enumerate(own.tiling if own.scope == scope else ()):
-            # Each member has a part already: that, with zeros around it, is its own of the values.
+            # Each member already has a different part; the part with zeros around it is its partial sum.
             if split == numbers and own.tiling == with_split(tiling, dimension, split) and tiling[dimension] is None:
                 made = self._among_zeros(own, dimension, numbers)
                 return Piece(made, tiling, scope, piece.shape, unreduced=numbers)
@@ -204,7 +204,7 @@ class Pieces:
         return self.make.tuple(*[self.bundle(v, tilings, scope, sums) for v in value])
 
     def unbundle(self, made: Instruction, shape: Shape, tilings: Iterator[Tiling], scope: Scope) -> Value:
-        """The value that an instruction gives, in some tilings; ``shape`` is that of all of it."""
+        """The value of an instruction whose leaves have these tilings; ``shape`` is that of the whole value."""
         if shape.is_tuple:
             elements = [self.make.element(made, n) for n in range(len(shape.tuple_shapes))]
             pairs = zip(elements, shape.tuple_shapes, strict=True)
@@ -219,8 +219,9 @@ class Pieces:
         scope: Scope,
         sums: Sequence[Split | None] = (),
     ) -> Value:
-        """The value that a loop or a branch gives or is given, in tilings with unequal parts among them, and some of it
-        as partial sums.
+        """The value of a loop's or branch's parameter or result.
+
+        tilings: of its leaves, possibly with unequal parts. sums: the numbers of those that are partial sums.
         """
         pieces = list(map(self._evenly, leaves(self.unbundle(made, shape, iter(tilings), scope))))
         for piece, numbers in zip(pieces, sums, strict=False):
@@ -272,7 +273,7 @@ class Pieces:
         splits: dict[int, Split],
         scope: Scope,
     ) -> Value:
-        """The value of an operation, with its unequal parts if some operand has such."""
+        """The value of an operation, with the result in unequal parts beside it if some operand has such parts."""
         choice = Choice(old, factors, unequal=True)
         order = sorted(range(len(given)), key=lambda n: -given[n].shape.num_elements)
         has = [n for n in order if given[n].unequal is not None and given[n].scope == scope]
@@ -294,7 +295,7 @@ class Pieces:
         # Unequal parts are values, not partial sums.
         made, value = self.summed(made), self.summed(value)
         if len(has) > 1 and old.shape.num_elements <= sum(given[n].shape.num_elements for n in has):
-            # One array is to be gathered, not several.
+            # Gathering the result is cheaper than gathering several operands.
             return self.evened(made.instruction, made.tiling, old.shape, scope)
         value.unequal = (made.tiling, made.instruction)
         return value
@@ -309,14 +310,14 @@ class Pieces:
         hint: Tiling | None = None,
         first: Mapping[int, Split] = NO_SPLITS,
     ) -> tuple[list[Tiling], list[Tiling]]:
-        """The tilings of operands and results for a choice of factors; ``first`` has those that are split anyway."""
+        """The tilings of operands and results for the chosen splits of factors; ``first`` has splits that are fixed."""
         splits = chosen(old, factors, given, scope, wanted, hint, first)
         return [tiling_of(dims, splits) for dims in factors.operands], [
             tiling_of(dims, splits) for dims in factors.results
         ]
 
     def _made_in_parts(self, piece: Piece, tiling: Tiling) -> Piece | None:
-        """Recompute a value in the requested parts only: one that is whole, or whose operand is cheaper to move."""
+        """Recompute a value in the requested parts only, if it is whole, or its operand is cheaper to reshard."""
         if piece.source is None or self._steps_back >= _MOST_STEPS_BACK:
             return None
         old, operands = piece.source
@@ -392,7 +393,7 @@ class Pieces:
 
 
 def _is_cheaper_before(old: Instruction, own: Tiling, tiling: Tiling) -> bool:
-    """Whether less is sent for a broadcast in other parts where its operand is gathered, not the result moved."""
+    """Whether gathering a broadcast's operand sends less than resharding its result."""
     moves = any(split is not None and not refines(other, split) for split, other in zip(own, tiling, strict=True))
     return moves and old.operands[0].shape.num_elements * math.prod(map(parts, own)) <= old.shape.num_elements
 

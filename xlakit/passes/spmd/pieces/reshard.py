@@ -31,13 +31,13 @@ def resharded(make: Emitter, value: Instruction, old: Tiling, new: Tiling, scope
     moving.cut(new)
     alike = cut_alike(moving.tiling, new)
     if alike is not None:
-        # Members have smaller parts to send than they have of the array.
+        # Slicing first makes the parts that members send smaller.
         moving.cut(alike)
     moving.permute(new)
     moving.exchange(new)
     alike = cut_alike(new, moving.tiling)
     if alike is not None:
-        # Smaller parts than members are to have are sent to where they are gathered.
+        # Smaller parts are permuted to the members that then gather them.
         moving.permute(alike)
     for dimension, split in enumerate(new):
         own = moving.tiling[dimension]
@@ -84,7 +84,7 @@ class _Moving:
     def all_to_all(self, new: Tiling) -> None:
         """Move a split from one dimension to another by an all-to-all, where ``new`` has it at the other one.
 
-        What moves may be the finer part of a split, and may make that of the other dimension finer.
+        Only the finer part of a split may move, and it may refine the split of the other dimension.
         """
         for source in range(len(new)):
             own = self.tiling[source]
@@ -101,8 +101,9 @@ class _Moving:
                     break
 
     def exchange(self, new: Tiling) -> None:
-        """All-to-alls of as many parts as ``new`` has fewer of in one dimension and more in another, as for a
-        transpose of an array that is split along both, and a permute to where ``new`` has them.
+        """Reach a tiling of the same number of parts, as for a transpose of an array that is split along both sides.
+
+        All-to-alls move the surplus parts of one dimension to another; a permute brings the parts to the right members.
         """
         if self.tiling == new or not are_as_many(self.tiling, new):
             return
@@ -152,5 +153,5 @@ def _tile(tiling: Tiling, member: int) -> tuple[int, ...]:
 
 
 def _coarser(own: Split | None, moved: Split) -> Split | None:
-    """What is left of a split without its finer part."""
+    """The split without its finer part ``moved``."""
     return None if own is None else tuple(part // parts(moved) for part in own)

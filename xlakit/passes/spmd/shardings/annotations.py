@@ -32,7 +32,7 @@ END_OF_MANUAL: Final = "xla.sdy.LocalToGlobalShape"
 OF_RESULT: Final = "xla.sdy.FuncResultSharding"
 CONSTRAINT: Final = "Sharding"
 CONSTRAINTS: Final = frozenset({CONSTRAINT, OF_RESULT})
-# Shardings do not pass these, neither way: XLA's own two let them pass the other way, on which no value depends.
+# Shardings are not propagated through these, in either direction (through XLA's own two in one, which changes nothing).
 BARRIERS: Final = frozenset({"xla.sdy.PropagationBarrier", "ShardBarrierFrom", "ShardBarrierTo"})
 # A sharding group: all operands with one number have one sharding. It has no result.
 GROUP: Final = "xla.sdy.ShardingGroup"
@@ -300,7 +300,7 @@ def axes_of(sharding: Sharding, rank: int) -> list[tuple[AxisRef, ...]]:
 
 
 def with_axes(sharding: Sharding, axes: Sequence[AxisRef]) -> Sharding:
-    """A sharding in terms of a mesh, restricted to some axes of it; replicated for a sharding without a mesh."""
+    """A named sharding restricted to some axes of its mesh; replicated for a sharding without a mesh."""
     kept, named = {a.mesh_axis_index for a in axes}, sharding.named
 
     def left(axes: Sequence[AxisRef]) -> tuple[AxisRef, ...]:

@@ -1,8 +1,8 @@
-"""Which dimensions of an operation's operands and results should be split alike, for sharding propagation.
+"""Correspondences: the dimensions of operands and results that should be split alike, for sharding propagation.
 
-These are the factors of the operation, and more: a slice of a split array is better split than whole, although its
-parts are fetched from neighbors. The order is that in which Shardy lets operations propagate, so that results without a
-sharding are split as by XLA:
+They extend the factors of an operation: a slice of a split array should be split, too, although its parts are fetched
+from neighbors. Operations propagate in the order that Shardy uses, so that results without a sharding are split as by
+XLA:
 
 0. elementwise operations, reshapes and transposes in both directions; dynamic slices and updates forwards;
 1. dimensions that operations leave alone, in both directions; those of broadcasts backwards;
@@ -31,15 +31,15 @@ FORWARDS: Final = frozenset({"forwards"})
 BACKWARDS: Final = frozenset({"backwards"})
 BOTH_WAYS: Final = FORWARDS | BACKWARDS
 
-# Operations of which dimensions correspond that they do not leave alone: of all operands that have the rank of the
-# result, or of the first one.
+# Operations whose dimensions correspond although the operation works along them: those of all operands that have the
+# rank of the result, or those of the first operand.
 _OF_ALL: Final = (Cholesky, Concatenate, Fft, ReduceWindow, SelectAndScatter, Slice, Sort, TopK)
 _OF_FIRST: Final = (DynamicUpdateSlice, Pad, Scatter)
-# Those of them where this is as good as a dimension that is left alone: Shardy's rules say so.
+# Those whose correspondences propagate as early as dimensions that operations leave alone, as in Shardy's rules.
 _SOON: Final = (DynamicUpdateSlice, Fft, Scatter, TopK)
 # Those of them that need equal sizes.
 _OF_ONE_SIZE: Final = (Fft, TopK)
-# What is added to the number of a dimension for its factor.
+# The offset from the number of a dimension to its additional factor.
 _ALONG: Final = 1 << 16
 
 
@@ -64,13 +64,13 @@ class Correspondence:
 
 
 def alike(rank: int) -> Correspondence:
-    """Two values that are one, such as the start of a loop and its result."""
+    """The correspondence of two values that must be split alike, such as a loop's initial state and its result."""
     dims = tuple(range(rank))
     return Correspondence((dims,), (dims,), first=BOTH_WAYS)
 
 
 def correspondence_of(x: Instruction) -> Correspondence | None:
-    """What corresponds in an instruction; None where nothing does."""
+    """The correspondence of an instruction's operands and results; None if it has none."""
     factors = factors_of(x)
     if factors is None:
         return None
@@ -122,7 +122,7 @@ def _along(x: Instruction, operands: list[Dims], results: list[Dims]) -> set[int
 
 
 def _space(op: Convolution, operands: list[Dims], results: list[Dims]) -> set[int]:
-    """Let the dimensions of space of an image and of the result correspond; gives the factors."""
+    """Let the spatial dimensions of a convolution's image and result correspond; gives their factors."""
     image, result = list(operands[0]), list(results[0])
     pairs = zip(op.dim_labels.input_spatial_dimensions, op.dim_labels.output_spatial_dimensions, strict=True)
     found: set[int] = set()

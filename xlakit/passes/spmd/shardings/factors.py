@@ -1,8 +1,8 @@
-"""Which dimensions of operands and results of an operation go together, so that they can be split together.
+"""Factors: the dimensions of an operation's operands and results that can be split together.
 
-A rule gives each dimension a factor, a number of the rule's own, or None where all of the dimension is needed. The
-operation on parts of the dimensions of a factor gives that part of the results. A factor that no result has is summed
-over: what the parts give is combined. An operation without a rule is computed whole.
+A rule gives each dimension a factor, a number that is local to the rule, or None if the dimension is needed whole. The
+operation on one part of all dimensions of a factor gives that part of the results. A factor that no result has is
+summed: the partial results are combined. An operation without a rule is computed whole.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from xlakit.ops.sort import Sort
 from xlakit.ops.windows import ReduceWindow, SelectAndScatter
 from xlakit.passes.dynamic.padded_reductions import identity_of
 
-# A frontend attribute of custom calls.
+# The frontend attribute of custom calls that gives the number of leading batch dimensions.
 BATCH_DIMENSIONS: Final = "num_batch_dims"
 
 Dims = tuple[int | None, ...]
@@ -38,7 +38,7 @@ Dims = tuple[int | None, ...]
 class Factors:
     """The factors of the dimensions of each operand and each result, and those that are summed over.
 
-    groups: factors of dimensions in groups that must not be divided, and how many there are.
+    groups: factors of dimensions that consist of groups which must not be cut, with the number of groups.
     """
 
     operands: tuple[Dims, ...]
@@ -51,7 +51,7 @@ Rule = Callable[[Instruction], Factors | None]
 
 
 def factors_of(instruction: Instruction) -> Factors | None:
-    """What goes together in an instruction; None where nothing is known to."""
+    """The factors of an instruction; None if it has no rule."""
     arrays = [leaf for i in (instruction, *instruction.operands) for _, leaf in i.shape.leaves()]
     if any(not s.is_array or s.is_dynamic for s in arrays) or any(o.shape.is_tuple for o in instruction.operands):
         return None
@@ -84,7 +84,7 @@ def _transpose(x: Instruction) -> Factors:
 
 
 def _reshape(x: Instruction) -> Factors:
-    """Dimensions that become others, as a whole, are split along the first of them."""
+    """Of dimensions that a reshape merges or splits, the major one can be split."""
     old, new = x.operands[0].shape.dimensions, x.shape.dimensions
     operand: list[int | None] = [None] * len(old)
     result: list[int | None] = [None] * len(new)
@@ -111,13 +111,13 @@ def _reshape(x: Instruction) -> Factors:
 
 
 def _kept(kept: Sequence[bool], scalars: int = 0) -> Factors:
-    """One array to another, of the same dimensions where they are kept; then scalars."""
+    """The factors of an operation on one array, whose ``kept`` dimensions stay the same, and some scalars."""
     dims = tuple(d if same else None for d, same in enumerate(kept))
     return Factors((dims, *((),) * scalars), (dims,))
 
 
 def _reverse(x: Instruction) -> Factors:
-    """All dimensions: the parts of those that are reversed are permuted."""
+    """All dimensions can be split; the parts of reversed ones are permuted."""
     return _kept((True,) * x.shape.rank)
 
 
@@ -195,12 +195,12 @@ def _dot(x: Instruction) -> Factors | None:
                 result.append(number)
                 number += 1
     found = Factors((tuple(left), tuple(right)), (tuple(result),), frozenset(summed))
-    # Sums of whole numbers wrap around, so partial sums may be added; those of PRED do not count.
+    # Partial sums of integers may be added, since they wrap around; sums of PRED are a logical or.
     return _without(found, summed) if x.shape.element_type is PrimitiveType.PRED else found
 
 
 def _without(factors: Factors, whole: Sequence[int]) -> Factors:
-    """The factors without some, whose dimensions are needed whole."""
+    """The factors without those in ``whole``, whose dimensions are needed whole."""
 
     def left(dims: Dims) -> Dims:
         return tuple(None if d in whole else d for d in dims)
@@ -232,7 +232,7 @@ def _convolution(x: Instruction) -> Factors | None:
 
 
 def _unwindowed(window: Window) -> Dims:
-    """The dimensions in which windows are single elements, one for each."""
+    """Factors for the dimensions in which windows are single elements without stride and padding."""
     return tuple(d if w == WindowDimension(1) else None for d, w in enumerate(window.dimensions))
 
 
@@ -248,7 +248,7 @@ def _select_and_scatter(x: Instruction) -> Factors:
 
 
 def _gather(x: Instruction) -> Factors:
-    """Indices and the dimensions of which each slice has all can be split."""
+    """Dimensions of the indices, and those that each slice takes whole, can be split."""
     op = x.op_as(Gather)
     operand: list[int | None] = [None] * x.operands[0].shape.rank
     indices: list[int | None] = [None] * x.operands[1].shape.rank
@@ -271,7 +271,7 @@ def _gather(x: Instruction) -> Factors:
 
 
 def _scatter(x: Instruction) -> Factors | None:
-    """Windows of which each update has all can be split, and indices if what they scatter is combined."""
+    """Dimensions that each update window covers can be split, and the indices if the reducer has an identity."""
     op = x.op_as(Scatter)
     if len(x.operands) != 3:
         return None
@@ -308,7 +308,7 @@ def _top_k(x: Instruction) -> Factors:
 
 
 def _leading(whole: int) -> Rule:
-    """All arrays have the same dimensions but for the last few, which are needed whole."""
+    """A rule for arrays with the same leading dimensions; the last ``whole`` dimensions are needed whole."""
 
     def rule(x: Instruction) -> Factors:
         dims = (*range(x.shape.rank - whole), *(None,) * whole)

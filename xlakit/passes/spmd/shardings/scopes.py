@@ -1,7 +1,7 @@
-"""Scopes: the teams of devices that share the values of a part of a program.
+"""Scopes: the teams of partitions that share the values of a part of a program.
 
 Outside of manual computations there is one team of all partitions. In a computation that is manual over some axes of a
-mesh, each team has a program of its own: its members differ in the other axes alone.
+mesh, the partitions with the same index along these axes are a team, and each team computes its own values.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ class Scope:
 
     @property
     def size(self) -> int:
-        """How many members a team has."""
+        """The number of members of a team."""
         return len(self.teams[0])
 
     @property
     def count(self) -> int:
-        """How many partitions all teams have."""
+        """The number of partitions in all teams."""
         return len(self.teams) * self.size
 
     def groups(self, members: list[list[int]]) -> tuple[tuple[int, ...], ...]:
-        """Groups of members as groups of partitions, in all teams."""
+        """Groups of members, translated to groups of partitions in every team."""
         return tuple(tuple(team[m] for m in group) for team in self.teams for group in members)
 
     def of_partitions(self, of_member: list[int]) -> list[int]:

@@ -1,8 +1,8 @@
-"""Tilings: which part of an array each member of a team holds.
+"""Tilings: the part of an array that each member of a team holds.
 
-The dimensions of an array are split on their own. A dimension's split says for each member the number of the part
-that it has of that dimension, parts being equal and counted from 0; None where each has all of it. A tiling has a split
-for each dimension, such that every tile is there, with as many copies as any other.
+Each dimension of an array is split independently. The split of a dimension gives for each member the number of the part
+that it holds (parts are equal and numbered from 0), or is None if every member holds the whole dimension. A tiling has
+a split for each dimension; it is proper if every tile is held by the same number of members, at least one.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ Tiling = tuple[Split | None, ...]
 
 
 def parts(split: Split | None) -> int:
-    """How many parts a dimension is in."""
+    """The number of parts of a dimension."""
     return 1 if split is None else max(split) + 1
 
 
 def split_of(numbers: Iterable[int]) -> Split | None:
-    """The split that gives each member the part of that number."""
+    """The split with the part number of each member; None if all are 0."""
     split = tuple(numbers)
     return split if any(split) else None
 
@@ -48,7 +48,7 @@ def is_whole(tiling: Tiling) -> bool:
 
 
 def is_proper(tiling: Sequence[Split | None]) -> bool:
-    """Whether every tile is there, in as many copies as any other."""
+    """Whether every tile is held by the same number of members, at least one."""
     splits = [s for s in tiling if s is not None]
     if not splits:
         return True
@@ -78,7 +78,7 @@ def split_at(tiling: Tiling, dimension: int) -> Split:
 
 
 def are_as_many(own: Tiling, new: Tiling) -> bool:
-    """Whether an array is in as many parts in both tilings, so that those of one dimension may become another's."""
+    """Whether two tilings have the same total number of parts, so that all-to-alls can convert between them."""
     counts = [(parts(a), parts(b)) for a, b in zip(own, new, strict=True)]
     return math.prod(a for a, _ in counts) == math.prod(b for _, b in counts) and all(
         max(pair) % min(pair) == 0 for pair in counts
@@ -101,7 +101,7 @@ def cut_alike(own: Tiling, new: Tiling) -> Tiling | None:
 
 
 def local_sizes(tiling: Tiling, sizes: Sequence[int]) -> tuple[int, ...]:
-    """The sizes of a part; where parts are not equal, those of the largest."""
+    """The sizes of a part; if parts are unequal, those of the largest."""
     return tuple(-(-size // parts(split)) for size, split in zip(sizes, tiling, strict=True))
 
 
@@ -122,13 +122,13 @@ def refines(fine: Split | None, coarse: Split | None) -> bool:
 
 
 def coarser(split: Split) -> list[Split]:
-    """The splits that a split refines, from the finest: of one along several axes those along the first of them."""
+    """The splits that a split refines, from the finest on; of one along several axes, those along the first axes."""
     count = parts(split)
     return [tuple(n // step for n in split) for step in range(2, count) if count % step == 0]
 
 
 def subparts_of(fine: Split | None, coarse: Split | None) -> Split | None:
-    """Which piece of its part of ``coarse`` each member has, where ``fine`` refines that."""
+    """For each member the number of its piece within its part of ``coarse``, if ``fine`` refines ``coarse``."""
     if fine is None:
         return None
     factor = parts(fine) // parts(coarse)
@@ -143,7 +143,7 @@ def same_teams(one: Split | None, other: Split | None) -> bool:
 
 
 def teams_over(split: Split, within: Sequence[Split | None]) -> list[list[int]]:
-    """Groups of members that have, in their order, each part of ``split`` once, and one part of each in ``within``."""
+    """Groups of members, each with every part of ``split`` once and in order, and the same parts of all ``within``."""
     size = len(split)
     buckets: defaultdict[tuple[int, ...], defaultdict[int, list[int]]] = defaultdict(lambda: defaultdict(list))
     for member in range(size):

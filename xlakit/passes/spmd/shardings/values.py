@@ -1,4 +1,4 @@
-"""Values of the whole program, as one partition has them."""
+"""Values of the whole program as one partition holds them: its part, and how the whole is distributed."""
 
 from __future__ import annotations
 
@@ -18,17 +18,18 @@ from xlakit.passes.spmd.shardings.tilings import Split, Tiling, is_whole, whole
 class Piece:
     """An array, or a token, of which each member of a team has a part.
 
-    ``shape`` is that of all of it, ``instruction`` gives this partition's part. What is whole on every member may be
-    made again in parts, from what it was made from: ``source``. Where ``unreduced`` gives members numbers, values of
-    different numbers are still to be added; that is done when the sum is first wanted.
+    ``shape`` is the shape of the whole value, ``instruction`` this partition's part. ``parts``: the parts in other
+    tilings that have been made already. ``source``: the operation and operands from which a whole value can be
+    recomputed in parts. If ``unreduced`` gives members numbers, the value is the sum over members with different
+    numbers; the all-reduce is emitted when the sum is first needed.
 
-    Where a dimension cannot be split evenly, ``unequal`` may have the array in parts besides: each has the size of the
-    first one, and behind the end of the dimension there is anything. ``instruction`` is then not yet computed: nothing
-    is, until it is used. ``range_of``: of which piece it is a range, along which dimension, and from where. ``padded``:
-    the pad that it is, and what that pads.
+    If a dimension cannot be split evenly, ``unequal`` may hold the array in unequal parts as well: each has the size of
+    the first one, and elements after the end of the dimension are unspecified. Unused forms of a value are dropped as
+    dead code. ``range_of``: the piece of which the value is a range, the dimension, and the start. ``padded``: the pad
+    instruction that the value is, with its operands.
 
-    ``instead``: how the value is computed where it is not kept in partial sums. ``accumulates``: the number of the
-    element of a loop's state that it is, and what numbers the partial sums have that the body has added to that.
+    ``instead``: computes the value if it is not kept as partial sums. ``accumulates``: the number of the element of a
+    loop's state that the value is, and the numbers of the partial sums that the body has added to it.
     """
 
     instruction: Instruction
@@ -46,16 +47,16 @@ class Piece:
 
     @property
     def is_whole(self) -> bool:
-        """Whether each member has all of it."""
+        """Whether each member has the whole value."""
         return self.unreduced is None and is_whole(self.tiling)
 
     @property
     def kept(self) -> Tiling:
-        """The tiling in which loops and branches take it: unequal parts, where it is there in such."""
+        """The tiling in which loops and branches take the value: that of its unequal parts if it has such."""
         return self.tiling if self.unequal is None else self.unequal[0]
 
 
-# A tuple is there element by element, and is put together where an instruction needs it.
+# A tuple is represented by its elements; a tuple instruction is made only if an instruction needs it.
 Value = Piece | tuple["Value", ...]
 
 
@@ -91,7 +92,7 @@ def rebuilt(shape: Shape, made: Iterator[Piece]) -> Value:
 
 @contextmanager
 def placing(module: HloModule, old: Instruction) -> Generator[None]:
-    """Errors say which instruction they are about."""
+    """Adds the instruction and its location to errors that are raised inside."""
     try:
         yield
     except XlakitError as error:
@@ -104,5 +105,5 @@ def leaf_shapes(shape: Shape) -> list[Shape]:
 
 
 def whole_tilings(shape: Shape) -> list[Tiling]:
-    """For each array and token in a shape the tiling of what is whole."""
+    """The whole tiling for each array and token in a shape."""
     return [whole(leaf.rank if leaf.is_array else 0) for leaf in leaf_shapes(shape)]
