@@ -1,1 +1,1 @@
-"""Interfaces that other packages had, on xlakit: code that was written for them runs with another import."""
+"""Interfaces of other packages, implemented on xlakit: code written for them runs with a changed import."""

@@ -1,4 +1,4 @@
-"""``import xlakit.compat.install``: ``from jaxlib import xla_client`` then gives :mod:`xlakit.compat.xla_client`.
+"""``import xlakit.compat.install`` makes ``from jaxlib import xla_client`` give :mod:`xlakit.compat.xla_client`.
 
 For code that cannot be changed. It also answers for ``jaxlib.xla_extension``, and works where no jaxlib is installed.
 ``from xla.python import xla_client``, as code of XLA's own tree says, gives the same. So does ``from jax.lib import
@@ -17,14 +17,14 @@ from types import ModuleType
 from xlakit.compat import xla_client
 from xlakit.compat.xla_client import xla_extension
 
-# The parts of jaxlib's extension that are modules themselves.
+# The submodules of jaxlib's extension module.
 _PARTS = ("ops", "config", "guard_lib", "hlo_sharding_util", "ifrt_programs", "jax_jit", "mlir", "profiler", "pytree")
 _REPLACED: dict[str, ModuleType] = {
     "xla_client": xla_client,
     "xla_extension": xla_extension,
     **{f"xla_extension.{name}": getattr(xla_extension, name) for name in _PARTS},
 }
-# The packages of XLA's tree, which nothing installs.
+# The packages of XLA's source tree, which no distribution installs.
 _XLA_PACKAGES = ("xla", "xla.python")
 _IN_JAX = ("xla_client", "xla_extension")
 _before: dict[str, ModuleType | None] = {}
@@ -76,7 +76,7 @@ def _enter(full: str, module: ModuleType) -> None:
 
 
 def uninstall() -> None:
-    """Put back jaxlib's own modules, where there are any."""
+    """Restore jaxlib's own modules, or remove the replacements if there were none."""
     for full, module in _before.items():
         parent, _, name = full.rpartition(".")
         if module is not None:
@@ -100,7 +100,7 @@ def uninstall() -> None:
 
 
 def _package() -> ModuleType:
-    """The package jaxlib: the installed one, once JAX has what it needs of it, or an empty one."""
+    """The package jaxlib: the installed one, after JAX (if installed) has imported it, or an empty one."""
     if find_spec("jax") is not None:
         import_module("jax")
     if find_spec("jaxlib") is not None:

@@ -123,7 +123,7 @@ ResultAccuracyMode = ResultAccuracy_Mode
 LoadedExecutable_execute = LoadedExecutable.execute
 LoadedExecutable_execute_with_token = LoadedExecutable.execute_with_token
 
-# jaxlib 0.6.0's numbers.
+# The version numbers of jaxlib 0.6.0.
 _version = 330
 _ifrt_version = 5
 mlir_api_version = 58

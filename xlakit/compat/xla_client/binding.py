@@ -1,4 +1,4 @@
-"""Arguments as jaxlib's bindings take them: by the annotations of a function, and TypeError for what does not fit.
+"""Converts arguments as jaxlib's bindings do, by the annotations of a function; TypeError for others.
 
 Annotations may be classes, ``X | None``, ``Sequence[X]``, tuples of a fixed length, and ``Annotated[Any, X]``, whose
 arguments are X; everything else takes any value.
@@ -33,7 +33,7 @@ class MisfitError(Exception):
 
 
 def binder(function: Callable[..., Any]) -> Callable[..., inspect.BoundArguments]:
-    """What binds arguments to the parameters of a function, converted by its annotations.
+    """A function that binds arguments to the parameters of ``function`` and converts them by its annotations.
 
     It raises TypeError for arguments that do not fit.
     """
@@ -49,7 +49,7 @@ def binder(function: Callable[..., Any]) -> Callable[..., inspect.BoundArguments
 def signature_binder(
     called: str, signature: inspect.Signature, converts: Callable[[], dict[str, Convert]]
 ) -> Callable[..., inspect.BoundArguments]:
-    """What binds arguments to parameters, as :func:`binder` does. ``converts`` is called when arguments are bound."""
+    """As :func:`binder`, for a signature; ``converts`` is called when arguments are first bound."""
     converts = functools.cache(converts)
 
     def bind(*args: Any, **kwargs: Any) -> inspect.BoundArguments:
@@ -88,7 +88,7 @@ def bound(function: Callable[_P, _R]) -> Callable[_P, _R]:
 
 
 def unconstructed(init: Callable[_P, None]) -> Callable[_P, None]:
-    """An ``__init__`` for this package alone: for arguments that do not fit, programs have no constructor."""
+    """An ``__init__`` for use inside of this package; with other arguments it says that there is no constructor."""
     bind = binder(init)
 
     @functools.wraps(init)
@@ -103,7 +103,7 @@ def unconstructed(init: Callable[_P, None]) -> Callable[_P, None]:
 
 
 def no_constructor(self: object, *_: object, **__: object) -> None:
-    """The ``__init__`` of what programs have no constructor of; this package makes it with ``of``."""
+    """The ``__init__`` of a class without constructor for programs; this package makes objects with ``of``."""
     raise TypeError(f"{type(self).__name__}: no constructor defined!")
 
 
@@ -147,7 +147,7 @@ class ComparedWrapper(Wrapper[_Wrapped]):
         return hash(self.compared())
 
     def compared(self) -> object:
-        """What is equal where the values are."""
+        """The value by which objects are compared and hashed."""
         return self.wrapped
 
 
@@ -177,7 +177,7 @@ def _attributes(owner: type) -> dict[str, Convert]:
 
 
 def fields_of(record: object, *names: str) -> Any:
-    """The record, if it has attributes of these names, which is all that is asked of it. Raises TypeError."""
+    """The record, if it has attributes of these names, whatever its class. Raises TypeError."""
     missing = [name for name in names if not hasattr(record, name)]
     if missing:
         raise TypeError(f"incompatible function arguments: {_shown(record)} has no {', '.join(missing)}")
@@ -200,7 +200,7 @@ def _shown(value: object) -> str:
 
 
 def convert_of(hint: Any) -> Convert:
-    """What makes a value of an annotation of another value, or raises MisfitError."""
+    """A function that converts a value to the type of an annotation, or raises MisfitError."""
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
     if origin is typing.Annotated:
         return convert_of(arguments[1])

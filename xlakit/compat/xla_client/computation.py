@@ -1,7 +1,7 @@
 """XlaBuilder, XlaOp and XlaComputation.
 
-As in XLA, an operation that is not well formed raises nothing where it is added: the builder keeps its first error, and
-raises it when the computation is built or the operation's shape is asked for. It names the line of the operation.
+As in XLA, adding a malformed operation raises no error: the builder keeps the first error, and raises it when the
+computation is built or the operation's shape is queried. The error names the line that added the operation.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from xlakit.ops.handle import XlaOp as OurOp
 
 
 class XlaOp:
-    """An operation of a builder; without an operation of xlakit where it was not well formed."""
+    """An operation of a builder. ``wrapped`` is xlakit's operation, or None if the operation is malformed."""
 
     __slots__ = ("builder", "wrapped")
 
@@ -44,7 +44,7 @@ class XlaOp:
         return made
 
     def check_not_built(self) -> None:
-        """Raises ArgumentError where the builder has built since, which ends what was added before."""
+        """Raises ArgumentError if the builder has built a computation since the operation was added."""
         if self.wrapped is not None and self.wrapped.builder is not self.builder.wrapped:
             raise ArgumentError(
                 f"the operation belongs to a computation that '{self.builder.wrapped.name}' has built already",
@@ -61,7 +61,7 @@ class XlaComputation:
     def __init__(self, serialized_hlo_module_proto: bytes, /) -> None:
         self._module: OurModule | None = None
         self._serialized = serialized_hlo_module_proto
-        # Whether a builder has inferred its shapes, which have the layouts then that this leaves behind.
+        # Whether a builder made the module, so that its shapes have the layouts of XLA's shape inference.
         self.is_built = False
 
     @property
@@ -79,7 +79,7 @@ class XlaComputation:
         return made
 
     def as_ours(self) -> OurComputation:
-        """The computation as xlakit's, which other operations call."""
+        """The computation as xlakit's class, for operations that call it."""
         return OurComputation(self.wrapped.entry, self.wrapped.input_output_alias)
 
     def to_module(self, *, replica_count: int = 1, num_partitions: int = 1) -> OurModule:
@@ -142,7 +142,8 @@ class FrontendAttributes:
 class XlaBuilder:
     """Collects the operations of one computation; the functions of ``ops`` add to it.
 
-    Building empties it: operations that were added before belong to what was built. As operands they are errors.
+    Building empties the builder: operations that were added before belong to the built computation, and are errors as
+    operands of later ones.
     """
 
     __slots__ = ("_aliases", "_first", "error", "wrapped")
@@ -153,7 +154,7 @@ class XlaBuilder:
         self.error: XlakitError | None = None
         # The number of the first operation of the next computation.
         self._first = 1
-        # The indices of outputs and the numbers of parameters of setup_alias, and the indices in these.
+        # The arguments of setup_alias: output index, parameter number, and index in the parameter.
         self._aliases: list[tuple[tuple[int, ...], int, tuple[int, ...]]] = []
 
     def build(self, root: XlaOp | None = None) -> XlaComputation:
@@ -186,7 +187,7 @@ class XlaBuilder:
     GetShape = get_shape
 
     def get_program_shape(self, root: XlaOp | None = None) -> ProgramShape:
-        """The shapes of the parameters and the result, were the computation built now."""
+        """The program shape that building the computation now would give."""
         self._raise_error()
         with status_errors():
             return ProgramShape.of(self.wrapped.get_program_shape(None if root is None else self._own(root)))
@@ -234,12 +235,12 @@ class XlaBuilder:
     def setup_alias(
         self, output_index: Sequence[int], parameter_number: int, parameter_index: Sequence[int], /
     ) -> None:
-        """Let an output lie in the memory of a parameter, where it can."""
+        """Declare that an output may have the memory of a parameter."""
         self._aliases.append((tuple(output_index), parameter_number, tuple(parameter_index)))
         self.wrapped.setup_alias(tuple(output_index), parameter_number, tuple(parameter_index))
 
     def _check_aliases(self, root: OurOp | None) -> None:
-        """Raise XlaRuntimeError, with jaxlib's status, for aliases of outputs that there are not, or that have one."""
+        """Raise XlaRuntimeError, with jaxlib's status, for aliases of missing outputs, or of outputs with an alias."""
         instructions = self.wrapped.instructions
         if not self._aliases or not instructions:
             return

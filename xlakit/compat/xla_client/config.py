@@ -1,4 +1,4 @@
-"""A value of the configuration, of the process and of each thread."""
+"""A configuration value that the process sets and each thread can override."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 from xlakit.compat.xla_client.binding import bound
 
-# What a thread has that sets nothing.
+# The value of a thread that does not override the process's value.
 unset = object()
 
 
@@ -16,7 +16,7 @@ class _Local(threading.local):
 
 
 class Config:
-    """One value: what the thread says, else what the process says."""
+    """One value: the thread's own if it is set, else that of the process."""
 
     __slots__ = ("_global", "_local", "include_in_jit_key")
 

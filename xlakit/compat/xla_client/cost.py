@@ -1,8 +1,8 @@
-"""What XLA's cost analysis of jaxlib 0.6.0 tells: sums, and for each operand what instructions read of it.
+"""XLA's cost analysis as in jaxlib 0.6.0: totals, and for each operand number the bytes that instructions read of it.
 
 ``bytes accessed0{}`` are the bytes of the first operands of all instructions, ``utilization0{}`` the shares of them
 that are read, ``bytes accessedout{}`` the bytes of the results. A tuple is a table of addresses. A loop counts as one
-iteration, a conditional as the most of any branch in each kind. Kinds of which there is nothing are left out.
+iteration, a conditional as the maximum over its branches of each property. Properties that are 0 are left out.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _FLOPS, _ELEMENTARY, _BYTES, _OUT = "flops", "transcendentals", "bytes accessed"
 
 
 def properties_of(module: HloModule) -> Properties:
-    """What one run of a module costs, by the names of XLA."""
+    """The cost of one run of a module, by XLA's names of properties."""
     return {name: value for name, value in _of_computation(module.entry).items() if value}
 
 
@@ -86,7 +86,7 @@ def _of_instruction(instruction: Instruction) -> Properties:
 
 
 def _flops(instruction: Instruction) -> float | None:
-    """The operations of what XLA counted otherwise at that time; None for all else."""
+    """The flops of operations that this version of XLA counts differently from xlakit; None for other operations."""
     op, count = instruction.op, _elements(instruction.shape)
     if isinstance(op, Cholesky):
         return count * instruction.shape.dimensions[-1] // 3
@@ -135,7 +135,7 @@ def _moved(instruction: Instruction) -> tuple[list[tuple[float, float]], float]:
 
 
 def _stays(instruction: Instruction) -> bool:
-    """Whether this is a transpose whose elements lie in memory as before."""
+    """Whether this is a transpose that leaves the elements in memory where they are, because of its layout."""
     op = instruction.op
     if not isinstance(op, Transpose):
         return False

@@ -77,7 +77,7 @@ def register_on_host(
 
 
 class _Handlers:
-    """What registers things of each platform; those of a platform without a handler wait for one."""
+    """The registration handlers by platform; registrations for a platform without a handler wait for one."""
 
     def __init__(self, on_host: Callable[..., None]) -> None:
         self._handlers = {"Host": on_host}

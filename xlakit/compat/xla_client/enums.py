@@ -99,7 +99,7 @@ class OpSharding_ShardGroupType(_Named):
 
 
 class AutotuneCacheMode(_Named):
-    """What XLA does with its cache of tuned kernels on GPUs; kept, and without effect on processors."""
+    """The use of XLA's cache of tuned kernels on GPUs; stored, and without effect on CPUs."""
 
     UNSPECIFIED = 0
     UPDATE = 1
@@ -107,7 +107,7 @@ class AutotuneCacheMode(_Named):
 
 
 class ArrayCopySemantics(_NamedInt):
-    """What becomes of the source when arrays are copied to devices."""
+    """The treatment of the source when arrays are copied to devices."""
 
     ALWAYS_COPY = 0
     REUSE_INPUT = 1
@@ -115,7 +115,7 @@ class ArrayCopySemantics(_NamedInt):
 
 
 class HostBufferSemantics(_Named):
-    """What a caller promises of the memory of an array that becomes a buffer."""
+    """The promise of a caller about the memory of an array that becomes a buffer."""
 
     IMMUTABLE_ONLY_DURING_CALL = 0
     IMMUTABLE_UNTIL_TRANSFER_COMPLETES = 1
@@ -123,14 +123,14 @@ class HostBufferSemantics(_Named):
 
 
 class PaddingType(enum.Enum):
-    """The paddings of windows that have names."""
+    """The named paddings of windows."""
 
     VALID = 1
     SAME = 2
 
 
 class CustomCallTargetTraits(enum.IntFlag):
-    """What is known of a custom call's function; matters on GPUs only."""
+    """The traits of a custom call's function; they matter on GPUs only."""
 
     DEFAULT = 0
     COMMAND_BUFFER_COMPATIBLE = 1
@@ -163,7 +163,7 @@ class RandomAlgorithm(_NamedInt):
 
 
 class TransferGuardLevel(_Named):
-    """What is allowed of transfers between host and device."""
+    """The transfers between host and device that are allowed."""
 
     ALLOW = 0
     LOG = 1
@@ -173,7 +173,7 @@ class TransferGuardLevel(_Named):
 
 
 class GarbageCollectionGuardLevel(_Named):
-    """What is allowed of arrays that the garbage collector frees."""
+    """The reaction to arrays that the garbage collector frees."""
 
     ALLOW = 0
     LOG = 1
@@ -191,7 +191,7 @@ _WITHOUT = (PrimitiveType.PRIMITIVE_TYPE_INVALID, PrimitiveType.OPAQUE_TYPE)
 
 XLA_ELEMENT_TYPE_TO_DTYPE = {kind: _dtype(kind) for kind in PrimitiveType if kind not in _WITHOUT}
 
-# By the names of the dtypes.
+# Keyed by the names of dtypes.
 DTYPE_TO_XLA_ELEMENT_TYPE = {str(dtype): kind for kind, dtype in XLA_ELEMENT_TYPE_TO_DTYPE.items()}
 
 

@@ -1,4 +1,4 @@
-"""XlaRuntimeError, and xlakit's errors as errors of it."""
+"""XlaRuntimeError, and the conversion of xlakit's errors to it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from xlakit.errors import (
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
 
-# The status codes of absl, by the kind of error; the first that fits counts.
+# The absl status code for each class of errors; the first class that matches counts.
 _CODES: tuple[tuple[type[XlakitError], str], ...] = (
     (UnregisteredError, "NOT_FOUND"),
     (UnsupportedError, "UNIMPLEMENTED"),
@@ -44,7 +44,7 @@ _LAYOUT = re.compile(r"(\b[a-z]\w*\[[<=\d,?]*\])\{(\d+(?:,\d+)*)\}")
 
 
 class XlaRuntimeError(RuntimeError):
-    """The one error of this interface. Its text is a status code, a colon, and xlakit's message."""
+    """The only error class of this interface. Its text is a status code, a colon, and xlakit's message."""
 
 
 def as_status(error: XlakitError, text: str = "", code: str = "") -> XlaRuntimeError:

@@ -1,4 +1,4 @@
-"""HloModule, its graph and its cost, and the passes that jaxlib offers one by one."""
+"""HloModule, its graph and its cost, and the single passes that jaxlib exposes."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ def hlo_module_to_dot_graph(hlo_module: HloModule, /) -> str:
 
 @bound
 def hlo_module_cost_analysis(client: object, module: HloModule, /) -> dict[str, float]:
-    """What a run of a module costs: "flops", "transcendentals", "bytes accessed", and bytes of each operand."""
+    """The cost of a run of a module: "flops", "transcendentals", "bytes accessed", and bytes of each operand."""
     from xlakit.compat.xla_client.cost import properties_of
 
     return properties_of(module.wrapped)
@@ -132,7 +132,7 @@ class HloModuleGroup:
         return self._name
 
     def to_modules(self) -> list[HloModule]:
-        """The modules, which the group hands over: it has none of them after that."""
+        """Remove the modules from the group and return them."""
         found, self._modules = self._modules, []
         return found
 
@@ -192,7 +192,7 @@ class HloDCE(HloPassInterface):
 
 
 class CallInliner(HloPassInterface):
-    """Replace calls by the instructions of what they call; functions of maps and fusions stay."""
+    """Replace calls by the instructions of their callees; the computations of maps and fusions stay."""
 
     name = "call-inliner"
 
@@ -203,7 +203,7 @@ class CallInliner(HloPassInterface):
 
 
 class FlattenCallGraph(HloPassInterface):
-    """Give each call a computation of its own. xlakit's passes share no state between calls: nothing is to be done."""
+    """Would give each call a separate copy of its computation. xlakit's passes do not need that: this does nothing."""
 
     name = "flatten-call-graph"
 

@@ -1,4 +1,4 @@
-"""What JAX's dispatch asks of arguments, and the state that it keeps."""
+"""The parts of JAX's dispatch that programs use: argument signatures, and its state."""
 
 from __future__ import annotations
 

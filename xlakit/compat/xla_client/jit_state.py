@@ -12,7 +12,7 @@ from xlakit.compat.xla_client.binding import TypedAttributes, bound
 
 
 class JitState(TypedAttributes):
-    """What a thread, or the process, has set; None where nothing is."""
+    """The settings of a thread or of the process; None for those that are not set."""
 
     __slots__ = ("default_device", "disable_jit", "enable_x64", "extra_jit_context", "post_hook")
 
@@ -53,7 +53,7 @@ def global_state() -> JitState:
 def thread_local_state() -> JitState:
     """The state of this thread."""
     if _local.state is None:
-        # First, so that the function can ask for it.
+        # Set before the callback runs, so that it can read the state.
         _local.state = JitState()
         if _initialize is not None:
             _initialize()
@@ -61,7 +61,7 @@ def thread_local_state() -> JitState:
 
 
 def get_enable_x64() -> bool:
-    """Whether numbers have 64 bits: as the thread says, or the process; else no."""
+    """Whether 64-bit types are enabled: the thread's setting, else that of the process, else False."""
     local = thread_local_state().enable_x64
     return bool(_global.enable_x64 if local is None else local)
 

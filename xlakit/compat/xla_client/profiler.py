@@ -146,7 +146,7 @@ class TraceMe:
 class ProfilerServer:
     """A server that TensorBoard asks for the blocks of TraceMe, as long as it is referred to."""
 
-    # How many there are.
+    # The number of running servers.
     count = 0
 
     @unconstructed

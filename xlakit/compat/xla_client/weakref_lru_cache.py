@@ -1,4 +1,4 @@
-"""A cache of a function's results, which forgets those whose first argument is gone."""
+"""An LRU cache of a function's results, which drops results whose first argument has been garbage-collected."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from typing import Any
 
-# Which result each thread waits for, so that threads do not wait for each other in a circle.
+# The result that each thread waits for, to detect cycles of threads that wait for each other.
 _waits: dict[int, _Entry] = {}
 _waits_lock = threading.Lock()
 
 
 class _Entry:
-    """A result, or one that a thread is calculating."""
+    """A result, or one that a thread is still computing."""
 
     __slots__ = ("done", "has_value", "owner", "value")
 
@@ -26,7 +26,7 @@ class _Entry:
         self.value: Any = None
 
     def wait(self) -> bool:
-        """Wait until the other thread has ended; False where that thread waits for this one, and so cannot end."""
+        """Wait until the other thread is done; False if that thread (indirectly) waits for this one: a deadlock."""
         me = threading.get_ident()
         with _waits_lock:
             blocking: _Entry | None = self
@@ -46,7 +46,7 @@ class _Entry:
 class WeakrefLRUCache:
     """Calls a function once for each first argument (held weakly), other arguments, and context.
 
-    A thread that asks for what another one is calculating waits for it.
+    A thread that needs a result which another thread is computing waits for it.
     """
 
     class WeakrefLRUCacheInfo:
@@ -72,7 +72,7 @@ class WeakrefLRUCache:
         self._maxsize = maxsize
         self._lock = threading.RLock()
         self._busy = False
-        # The least recently used first. Keys start with the weak reference to the first argument, their own each.
+        # The least recently used first. Each key starts with its own weak reference to the first argument.
         self._entries = OrderedDict[Any, _Entry]()
         self._keys: dict[int, Any] = {}
         # Of arguments that are gone, the identities of the references.
@@ -122,7 +122,7 @@ class WeakrefLRUCache:
 
     @contextmanager
     def _locked(self) -> Generator[None]:
-        """The lock, with what is gone removed; what goes meanwhile is removed at the end."""
+        """Hold the lock; entries of dead arguments are removed at the begin and at the end."""
         with self._lock:
             outer, self._busy = self._busy, True
             try:
@@ -133,7 +133,7 @@ class WeakrefLRUCache:
                 self._busy = outer
 
     def _forget(self, reference: Any) -> None:
-        # The collector may call this in the middle of a change of the entries.
+        # The garbage collector may call this while the entries are being changed, so the removal is deferred.
         self._dead.append(id(reference))
         if self._lock.acquire(blocking=False):
             try:

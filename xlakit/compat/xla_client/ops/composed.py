@@ -1,4 +1,4 @@
-"""Operations that are not one function of xlakit's: XLA's builder composes most of them, and so does this.
+"""Operations that have no single function in xlakit: as in XLA's builder, most are composed of other operations.
 
 Programs then have the opcodes that XLA of jaxlib 0.6.0 knows, and its names and numbers. Python evaluates arguments
 from left to right, as they are numbered.
@@ -89,7 +89,7 @@ def _is_complex(x: _Op) -> bool:
 
 
 def _has_no_rule(x: _Op) -> bool:
-    """Whether the operation of one instruction raises the error, or is what there is."""
+    """Whether a type has no composed formula, so that the single instruction is added (which may be an error)."""
     return not x.shape.is_array or not (x.shape.element_type.is_floating or x.shape.element_type.is_complex)
 
 
@@ -219,7 +219,7 @@ def top_k(x: _Op, k: int) -> _Op:
     return data.tuple_(x.builder, parts)
 
 
-# -- operations whose arguments xlakit's take otherwise ------------------------------------------------
+# -- operations whose arguments differ from those of xlakit's functions ----------------------------------
 
 
 def _check_parts(operand: _Op) -> None:

@@ -42,7 +42,7 @@ def _precision(config: Any, operands: int = 2) -> PrecisionConfig | None:
     if not given:
         return None
     shown = [Precision(fields_of(precision, "value").value) for precision in given]
-    # Operands without a precision of their own have the default one.
+    # Operands without a given precision have the default one.
     return PrecisionConfig((*shown, *[Precision.DEFAULT] * (operands - len(shown))))
 
 

@@ -1,4 +1,4 @@
-"""Functions of the math library that jaxlib has otherwise than ``xlakit.lib``."""
+"""Functions of the math library whose results or arguments in jaxlib differ from those of ``xlakit.lib``."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def approx_top_k(
     kept, log2_reduction = _sizes(operands, top_k, dimension, recall_target, aggregate, override)
     if aggregate:
         return _top_k(operands, kept, dimension, comparator)
-    # What a partial reduction does not make smaller stays as it is.
+    # If the partial reduction would not make the arrays smaller, they are returned unchanged.
     return data.tuple_(builder, _first(operands, kept, dimension, comparator) if log2_reduction else list(operands))
 
 

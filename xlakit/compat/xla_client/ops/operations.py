@@ -1,4 +1,4 @@
-"""How functions of xlakit become functions of ``ops``: handles are unwrapped and wrapped, errors go to the builder."""
+"""Makes functions of ``ops`` from xlakit's: unwraps and wraps handles, and stores errors in the builder."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ REQUIRED = inspect.Parameter.empty
 
 
 class Kind(NamedTuple):
-    """What a parameter of an operation takes, and what xlakit's function gets of it."""
+    """The kind of a parameter of an operation: its arguments, and their conversion for xlakit's function."""
 
     name: str
     hint: Any  # an annotation of this package, which arguments are converted to, see binding.py
@@ -42,7 +42,7 @@ class Kind(NamedTuple):
 
 
 class InvalidOperand(Exception):
-    """An operand comes from an operation that was not well formed: its error is kept already."""
+    """Raised for an operand whose operation was malformed; the builder already has its error."""
 
 
 def operation(name: str, function: Callable[..., Any], /, **parameters: Kind) -> Callable[..., Any]:
@@ -152,6 +152,6 @@ def _wrapped(builder: XlaBuilder, value: Any) -> Any:
 
 
 def _failed(builder: XlaBuilder, results: int) -> Any:
-    """What stands for the results of an operation that is not well formed."""
+    """The results of a malformed operation: operations without an xlakit operation."""
     failed = XlaOp.of(builder, None)
     return failed if results == 1 else (failed,) * results

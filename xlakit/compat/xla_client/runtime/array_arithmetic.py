@@ -36,9 +36,9 @@ def _promoted(left: np.dtype[Any], right: np.dtype[Any]) -> np.dtype[Any]:
             return np.dtype(np.float32)
         joined = np.promote_types(left, right)
         if _kind(joined) > _kind(left):
-            # Signed and unsigned numbers of 64 bits.
+            # Signed and unsigned 64-bit integers are promoted to floats.
             return default_type(2)
-        # Signed and unsigned numbers of 32 bits.
+        # Signed and unsigned 32-bit integers are promoted to 64 bits, if these are enabled.
         return joined if joined in (left, right) or get_enable_x64() else narrow(joined)
     if _kind(high) == 3 and _kind(low) == 2:
         return np.promote_types(high, np.dtype(np.complex128 if low.itemsize == 8 else np.complex64))
@@ -101,7 +101,7 @@ class ArrayArithmetic:
     """The operators and the methods; ``made_of`` makes an array of the result."""
 
     __slots__ = ()
-    # Operators of NumPy's arrays leave it to these.
+    # NumPy's operators defer to those of this class.
     __array_priority__ = 100
 
     def values(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:

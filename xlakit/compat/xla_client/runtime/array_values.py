@@ -1,4 +1,4 @@
-"""What jax.Array lets Python read of an array's values: numbers, elements, texts. Each reads the values on the host."""
+"""The methods of jax.Array that read values: conversions to numbers, elements, texts. Each reads them on the host."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 
 from xlakit.data.primitive import PrimitiveType
 
-# jaxlib's buffer protocol has these and no others.
+# The type characters that jaxlib's buffer protocol supports.
 _KINDS = "?bhilqBHILQefdFD"
 # Memory that does not begin at a multiple of these bytes is copied, as XLA's CPU client does.
 _SHARED_ALIGNMENT = 64

@@ -1,4 +1,4 @@
-"""The layouts of arguments and results that a program or its CompileOptions ask for, and arrays that lie so."""
+"""The layouts of arguments and results that a program or its CompileOptions request, and arrays in these layouts."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from xlakit.runtime.layouts import asks_for_layouts, in_asked_layouts, with_layo
 
 
 def laid_out_program(program: object, module: HloModule, options: CompileOptions) -> HloModule:
-    """The module whose entry layout says how its arguments and results lie: as ``mhlo.layout_mode`` or the options ask.
+    """The module with the entry layout that ``mhlo.layout_mode`` or the options request for arguments and results.
 
     program: what the module was read from. The layouts of instructions and parameters do not count, as in jaxlib.
     Raises ShapeError for shapes that are not those of the program, ArgumentError for another number of them.
@@ -108,7 +108,7 @@ def with_logical_shapes(module: HloModule, asked: ProgramShape) -> HloModule:
 
 
 def _lies_as(held: OurShape, asked: OurShape) -> bool:
-    """Whether an array of the compiler is one of the program that does not lie major to minor."""
+    """Whether a compiler's array is the memory-order form of a program's array that is not row-major."""
     if not held.is_array or not asked.is_array or major_to_minor(asked.layout_or_default) is None:
         return False
     return shape_in_memory(asked).compatible(held)

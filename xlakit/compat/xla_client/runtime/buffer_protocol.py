@@ -1,4 +1,4 @@
-"""Python's buffer protocol for a class, where Python itself does not ask ``__buffer__``: before version 3.12.
+"""Python's buffer protocol for a class, for Python before version 3.12, which does not call ``__buffer__``.
 
 ``memoryview(array)`` then asks the class for a C function. The one that is put there calls Python for an object that
 has a buffer, and passes the request on to that object, which the protocol allows: the view holds it, and not the array.

@@ -42,7 +42,7 @@ from xlakit.runtime.layouts import in_memory_order, with_layouts_of
 _MAGIC = b"xlakit executable\n"
 _DEVICE_COUNT = re.compile(r"--xla_force_host_platform_device_count=(\d+)")
 
-# Those that are there, in the order in which they were made.
+# The clients that exist, in the order in which they were made.
 _clients: list[weakref.ref[Client]] = []
 
 
@@ -176,7 +176,7 @@ class Client:
         raise UnsupportedError("memory of the host is not defragmented", hint="delete arrays that are not needed")
 
     def heap_profile(self) -> bytes:
-        """What the live arrays and executables take, by the lines that made them: a profile of pprof."""
+        """The memory of live arrays and executables, by the lines that made them, as a pprof profile."""
         from xlakit.compat.xla_client.runtime.heap_profile import heap_profile_of
 
         return heap_profile_of(self.live_arrays(), self.live_executables())
@@ -210,7 +210,7 @@ class Client:
     def _compiled(
         self, given: OurModule, options: CompileOptions, callbacks: Sequence[HostCallback] = ()
     ) -> LoadedExecutable:
-        """Compile a program whose entry layout says how its arguments and results lie."""
+        """Compile a program whose entry layout has the layouts of its arguments and results."""
         if options.executable_build_options.use_spmd_partitioning and options.num_partitions > 1:
             given = _with_whole_results(given, options)
             module = given.replace(num_partitions=options.num_partitions)
@@ -276,7 +276,7 @@ class Client:
         recv_channel_ids: Sequence[int],
         serializer: Callable[..., Any] | None = None,
     ) -> Any:
-        """What :meth:`compile` takes, so that a function is called while the program runs.
+        """A host callback for :meth:`compile`: a function that is called while the program runs.
 
         callable: called with an array of NumPy for each of ``send_channel_ids``, on which the program sends to the
             host; gives an array for each of ``recv_channel_ids``.
@@ -368,7 +368,7 @@ def make_cpu_client(
 
 
 def heap_profile(client: Client) -> bytes:
-    """What the live arrays take, compressed with gzip as pprof reads it; see :meth:`Client.heap_profile`."""
+    """The memory of live arrays, as gzip-compressed pprof data; see :meth:`Client.heap_profile`."""
     return gzip.compress(client.heap_profile())
 
 

@@ -1,4 +1,4 @@
-"""DebugOptions: XLA's flags, as fields that are kept and, but for the dumps, have no effect on xlakit."""
+"""DebugOptions: XLA's flags as fields, which are stored; only those for dumps have an effect on xlakit."""
 
 from __future__ import annotations
 

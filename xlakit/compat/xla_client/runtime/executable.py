@@ -28,7 +28,7 @@ from xlakit.runtime.executable import LoadedExecutable as OurExecutable
 
 
 class Token:
-    """Is ready when a run is done."""
+    """A token that is ready when a run is done."""
 
     __slots__ = ("_arrays",)
 
@@ -71,7 +71,7 @@ class ShardedToken:
 
 
 class ExecuteResults:
-    """The results of a run: for each result, an array on each device. They are taken apart once, as in jaxlib."""
+    """The results of a run: for each result, an array on each device. They can be taken out once, as in jaxlib."""
 
     __slots__ = ("_arrays", "_taken", "_tokens", "_tokens_taken")
 
@@ -79,7 +79,7 @@ class ExecuteResults:
         # By device, then by result.
         self._arrays = [list(part) for part in arrays]
         self._taken = self._tokens_taken = False
-        # Those of a run that was not asked for them are ready.
+        # Without tokens requested, the tokens are ready at once.
         self._tokens = [Token.of(part if with_tokens else ()) for part in self._arrays]
 
     def __len__(self) -> int:
@@ -145,7 +145,7 @@ class LoadedExecutable:
         self._client = client
         self._callbacks = callbacks
         self.wrapped = wrapped
-        # The program before it was split over partitions; its entry layout says how its arguments and results lie.
+        # The program before partitioning; its entry layout has the layouts of arguments and results.
         self.given = given
         shape = given.program_shape
         self._orders, self._result_orders = orders_of(shape.parameters), orders_of([shape.result])
@@ -178,7 +178,7 @@ class LoadedExecutable:
         self._kept.append(value)
 
     def delete(self) -> None:
-        """Nothing, as in jaxlib: a program that is still referred to can be called."""
+        """Does nothing, as in jaxlib: a program that is still referenced can be called."""
 
     # -- running ---------------------------------------------------------------------------------
 
@@ -259,7 +259,7 @@ class LoadedExecutable:
         return sorted({alias.parameter_number for alias in aliases} - viewed)
 
     def _in_order(self, arrays: Sequence[ArrayImpl]) -> list[ArrayImpl]:
-        """Arguments that lie as the program takes them; others are copied."""
+        """The arguments in the layouts that the program takes; arrays in other layouts are copied."""
         if len(arrays) != len(self._orders):
             return list(arrays)
         return [array.in_order(order) for array, order in zip(arrays, self._orders, strict=True)]
@@ -326,7 +326,7 @@ class LoadedExecutable:
 
         return [nested(shape) for shape in shapes]
 
-    # -- what is known of it ---------------------------------------------------------------------
+    # -- properties of the program ---------------------------------------------------------------
 
     def hlo_modules(self) -> list[HloModule]:
         """The program in a list, as the compiler's passes made it; as it was given where it is interpreted."""
@@ -340,7 +340,7 @@ class LoadedExecutable:
 
     @with_status
     def cost_analysis(self) -> dict[str, Any]:
-        """What a run costs: "flops", "transcendentals", "bytes accessed", and bytes of each operand."""
+        """The cost of a run: "flops", "transcendentals", "bytes accessed", and bytes of each operand."""
         return properties_of(self._optimized())
 
     @with_status
@@ -366,12 +366,12 @@ class LoadedExecutable:
         return [[MEMORY_KIND for _ in self.wrapped.module.program_shape.result.leaves()]]
 
     def get_parameter_shardings(self) -> list[OpSharding] | None:
-        """How its parameters are split; None where nothing is said of one."""
+        """The shardings of the parameters; None if one has none."""
         found = _shardings([parameter.annotations.sharding for parameter in self.given.entry.parameters])
         return found or _shardings(self.wrapped.module.spmd_parameters_shardings or ())
 
     def get_output_shardings(self) -> list[OpSharding] | None:
-        """How its results are split; None where nothing is said."""
+        """The shardings of the results; None if there are none."""
         whole = self.given.entry.root.annotations.sharding or self.wrapped.module.spmd_output_sharding
         return _shardings(list(whole.elements) if whole is not None and whole.elements else [whole])
 

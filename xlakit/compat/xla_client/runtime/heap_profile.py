@@ -1,4 +1,4 @@
-"""What the arrays and executables of a client take, as pprof's profiles, and these as JSON and back.
+"""The memory of a client's arrays and executables as pprof profiles, and their conversion to JSON and back.
 
 pprof's ``profile.proto`` names texts by their places in a table, functions and locations by numbers from 1.
 """
@@ -36,7 +36,7 @@ class _Profile:
         return number
 
     def add(self, traceback: Traceback | None, size: int, **labels: str) -> None:
-        """Add what was made at a place."""
+        """Add ``size`` bytes, allocated at a traceback."""
         frames = () if traceback is None else traceback.frames
         sample = self.message.sample.add(value=[1, size])
         for frame in frames:
@@ -60,7 +60,7 @@ class _Profile:
 
 
 def heap_profile_of(arrays: Iterable[Any], executables: Iterable[Any]) -> bytes:
-    """A serialized profile of what arrays and machine code take, by the line where they were made."""
+    """A serialized profile of the memory of arrays and machine code, by the line where they were made."""
     profile = _Profile()
     for array in arrays:
         profile.add(array.traceback, array.nbytes, kind="buffer", device=str(array.device))

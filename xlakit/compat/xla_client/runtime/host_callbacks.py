@@ -1,4 +1,4 @@
-"""Functions of Python that a program calls while it runs, by sends to the host and receives from it."""
+"""Host callbacks: Python functions that a running program calls through sends to the host and receives from it."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ if TYPE_CHECKING:
 
     from xlakit.execution.context import ExecutionContext
 
-# How long a thread waits for an operand before it looks whether the run is over.
+# The seconds that a thread waits for an operand before it checks whether the run is over.
 _SECONDS = 0.05
 
 
 @dataclass(frozen=True)
 class HostCallback:
-    """A function that is called with what a program sends on some channels; what it gives is sent back on others."""
+    """A function of the arrays that a program sends on some channels; its results are sent back on others."""
 
     function: Callable[..., Any]
     operands: Sequence[Shape]
@@ -104,7 +104,7 @@ def _serve(
                 errors.append(error)
                 failed = True
         if failed and callback.receives:
-            # The program ends at what is no result of its.
+            # An array of the wrong shape makes the program fail, instead of waiting for the result.
             results = [np.zeros((0,) * (callback.results[0].rank + 1))]
         for channel, result in zip(callback.receives, results, strict=False):
             context.send_to_device(device, channel, result)
@@ -113,7 +113,7 @@ def _serve(
 def _operands(
     context: ExecutionContext, device: int, callback: HostCallback, over: threading.Event
 ) -> list[Any] | None:
-    """What the program sends for one call; None when the run is over."""
+    """The operands that the program sends for one call; None when the run is over."""
     found: list[Any] = []
     for channel in callback.sends:
         while True:
@@ -123,7 +123,7 @@ def _operands(
             except DeadlockError:
                 if over.is_set():
                     return None
-                # The program has not begun, or takes long.
+                # No operand yet: the program has not begun, or is still computing it.
                 time.sleep(1e-3)
-    # Without operands there is nothing that asks for a call.
+    # A callback without operands has no send that would request a call.
     return found or None

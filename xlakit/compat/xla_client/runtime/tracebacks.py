@@ -1,4 +1,4 @@
-"""Traceback and Frame: where in Python something was made."""
+"""Traceback and Frame: the Python stack where an array or executable was made."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class Traceback:
 
     @staticmethod
     def get_traceback() -> Traceback | None:
-        """That of the calling thread; None where they are not enabled."""
+        """The traceback of the calling thread; None if tracebacks are disabled."""
         if not Traceback.enabled:
             return None
         codes: list[CodeType] = []

@@ -1,1 +1,1 @@
-"""HLO text as jaxlib prints what XLA's builder has made: layouts, numbers of names, and the text itself."""
+"""HLO text as jaxlib prints modules of XLA's builder: layouts, numbered names, and the text itself."""

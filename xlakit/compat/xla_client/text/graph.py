@@ -16,10 +16,10 @@ from xlakit.ops.data import Constant, GetTupleElement, Parameter
 from xlakit.ops.elementwise.compare import Compare
 
 _FILLS = {"parameter": "#ffe0b2", "elementwise": "#fff9c4", "calling": "#d1c4e9", "other": "white"}
-# Longer shapes are cut off, constants of more elements are named.
+# Shapes with longer texts are cut off; constants of more elements are shown by name.
 _MOST_SHAPE = 64
 _MOST_ELEMENTS = 8
-# Computations of one such operation on their two parameters are told in a word.
+# The word that stands for a computation of one such operation on its two parameters.
 _WORDS = {
     "add": "add", "multiply": "multiply", "minimum": "min", "maximum": "max", "and": "and", "or": "or", "xor": "xor",
 }  # fmt: skip
@@ -33,7 +33,7 @@ _OPTIONS = HloPrintOptions()
 def dot_graph(computation: Computation) -> str:
     """A ``digraph`` with a node for each instruction and an edge for each operand; called computations are clusters.
 
-    Constants and elements of tuples are told in the nodes that they are operands of.
+    Constants and get-tuple-elements have no node: they are described in the nodes of their users.
     """
     return _Graph(computation).text()
 
@@ -149,7 +149,7 @@ def _label(instruction: Instruction) -> Iterator[str]:
 
 
 def _value(operand: Instruction) -> str:
-    """A constant or an element of a tuple, as the node of its user tells it."""
+    """The description of a constant or a get-tuple-element in the node of its user."""
     shape = _shape(operand.shape)
     if isinstance(operand.op, GetTupleElement):
         shape = operand.shape.to_string(with_layout=operand.shape.is_array)

@@ -1,4 +1,4 @@
-"""The layouts that shapes have in XLA's builder: those that its shape inference leaves behind.
+"""The layouts that XLA's builder gives to shapes, as a side effect of its shape inference.
 
 A transpose moves nothing: its result lies as its operand does. What has the shape of an operand has its layout, too.
 All else is as it is declared, or major to minor. Such layouts are printed and mean nothing to programs.
@@ -22,7 +22,7 @@ from xlakit.ops.elementwise.select import Clamp, Select
 from xlakit.ops.movement import Broadcast, Reverse, Transpose
 from xlakit.ops.sort import Sort
 
-# What a computation gives, by the computation.
+# Maps a computation to the shape of its root.
 _Roots = Callable[[Computation], Shape]
 
 
@@ -35,7 +35,7 @@ def with_inferred_layouts(module: HloModule) -> HloModule:
 
 def inferred_shape(instruction: Instruction) -> Shape:
     """The shape of one instruction with its layouts."""
-    # What it needs is looked at first, without recursion.
+    # Operands first, with a stack instead of recursion.
     shapes: dict[Instruction, Shape] = {}
     waiting = [instruction]
     while waiting:

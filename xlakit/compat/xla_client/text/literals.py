@@ -63,7 +63,7 @@ def _text(shape: OurShape, array: np.ndarray[Any, Any] | None) -> str:
 
 
 def _nested(texts: Any, index: Sequence[int], rank: int) -> str:
-    """Elements in braces, a row on each line; arrays of more than three dimensions tell where they are."""
+    """Elements in braces, a row on each line; in arrays of more than three dimensions blocks have index comments."""
     level = len(index)
     if rank == 0:
         return texts

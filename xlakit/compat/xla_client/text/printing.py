@@ -1,4 +1,4 @@
-"""HloPrintOptions, and HLO text as they ask for it."""
+"""HloPrintOptions, and HLO text printed by these options."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _FEW_OPERANDS = 4
 
 
 class HloPrintOptions:
-    """What of a module is printed."""
+    """The options of printing: the parts of a module that its text has."""
 
     # jaxlib's defaults.
     _DEFAULTS = {  # noqa: RUF012
@@ -101,7 +101,7 @@ def _options(*without: str) -> HloPrintOptions:
 
 
 def printed(module: HloModule, options: HloPrintOptions) -> str:
-    """HLO text in XLA's order; what is left out may keep it from being read again."""
+    """HLO text in XLA's order; parts that the options leave out may make it unparsable."""
     module = in_print_order(module)
     if _is_plain(options):
         return _without_parts(_text(module, options), options)
@@ -201,7 +201,7 @@ def printed_parts(instruction: Instruction, options: HloPrintOptions) -> tuple[s
 
 
 def _essential(literal: Literal, shown: str) -> str:
-    """What fingerprints have of a constant."""
+    """The text of a constant in fingerprints."""
     if literal.shape.is_array:
         for number in (0, 1):
             if bool((literal.array == number).all()):
