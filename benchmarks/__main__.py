@@ -1,4 +1,4 @@
-"""``python -m benchmarks``: the arguments, and what is printed."""
+"""``python -m benchmarks``: parses the arguments, runs the workloads, and prints the table."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     limit_threads(options.threads)
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "1")
     if "jax" in options.peers:
-        # JAX takes the first for what is put on no device.
+        # The first platform is JAX's default, on which arrays without a device are placed.
         os.environ["JAX_PLATFORMS"] = "cpu,xlakit"
     from benchmarks.workloads import GROUPS, WORKLOADS
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from benchmarks.program import Array, Program
 
-# Of an element and of the root mean square of its array, since sums go in another order in each peer.
+# Errors allowed, relative to the element plus the root mean square of its array, since each peer adds in another order.
 _TOLERANCES = {
     np.dtype(np.float64): 1e-11,
     np.dtype(np.float32): 5e-5,
@@ -23,7 +23,7 @@ _TOLERANCES = {
 def difference(
     actual: Sequence[Array], expected: Sequence[Array], program: Program, *, same_random: bool = True
 ) -> str:
-    """What is wrong with a result, or an empty string.
+    """A message that says how results differ; empty if they agree.
 
     actual, expected: the arrays that two peers gave; integers may be of another width.
     program: says how much its results may differ.

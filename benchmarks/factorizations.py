@@ -19,9 +19,9 @@ from benchmarks.machine import describe, limit_threads
 SIZES = (16, 32, 64, 128, 256, 512, 1024)
 TYPES = {"f32": "float32", "f64": "float64", "c64": "complex64", "c128": "complex128"}
 Clock: TypeAlias = Callable[[], float]
-# What is timed at once takes so long at least, in seconds.
+# Calls are timed together so that they take at least this long, in seconds.
 _LEAST_SECONDS = 5e-4
-# What an error may be, in n epsilon.
+# The largest error allowed, in units of n epsilon.
 LARGEST_ERROR = 10.0
 NAMES = ("cholesky", "lu", "qr", "eigh", "svd")
 
@@ -69,7 +69,7 @@ def _ours(name: str, a: Any) -> Callable[[], Sequence[Any]]:
 
 
 def _theirs(name: str, a: Any) -> Callable[[], Sequence[Any]]:
-    """The same of JAX on jaxlib's CPU."""
+    """A call of JAX's function of the same name on jaxlib's CPU."""
     import jax
     import jax.numpy as jnp
 
@@ -125,7 +125,7 @@ def _norm(a: Any) -> float:
 
 
 def measure(name: str, kind: str, size: int, seconds: float, clock: Clock = time.perf_counter) -> Measured:
-    """What calls for so many seconds have shown, timed by a clock."""
+    """The errors of both libraries, and their fastest calls while they take turns for ``seconds``."""
     a = _matrix(name, TYPES[kind], size)
     ours, theirs = _ours(name, a), _theirs(name, a)
     residual, orthogonality = _errors(name, a, ours())
@@ -140,7 +140,7 @@ def measure(name: str, kind: str, size: int, seconds: float, clock: Clock = time
 
 
 def _time(work: Callable[[], Any], clock: Clock, calls: int) -> float:
-    """Seconds of one of so many calls."""
+    """The mean seconds of a call, over ``calls`` calls."""
     start = clock()
     for _ in range(calls):
         work()

@@ -58,7 +58,8 @@ _LIBRARIES: Final = {
     "linear_algebra/robot_arm": "jax_alone.linear_algebra",
     "control/kalman_filter": "jax_alone.control",
 }
-# What a program of its own fills the common functions with: a product, a sort, random numbers, a factor.
+# The programs that fill the cache of common functions: between them they use a product, a sort, random numbers, and a
+# factorization.
 _FILLED_BY: Final = ("tiny", "gaussian_process", "convolutions", "transformer_scan")
 
 
@@ -179,7 +180,7 @@ def _median(rows: Sequence[Mapping[str, float]], what: str) -> float:
 
 
 def _fill(folder: Path, run: _Runner) -> None:
-    """A compile cache that has what programs share, and bytecode for all that is imported."""
+    """Fill a compile cache with the functions that programs share, but no programs, and compile imported bytecode."""
     for name in _FILLED_BY:
         run(name, _OWN, folder)
     run(_FILLED_BY[0], _XLA, folder / "bytecode")
@@ -189,10 +190,10 @@ def _fill(folder: Path, run: _Runner) -> None:
 
 
 class _Report:
-    """The rows as they are measured, and what they come to."""
+    """Prints rows as they are measured, and at the end their means."""
 
     def __init__(self, *, of_libraries: bool) -> None:
-        # With both platforms' seconds; of the others the ratios alone are shown.
+        # The quantities shown with both platforms' seconds; of the others only the ratios are shown.
         self._shown = ("first", "compile", "steady") if of_libraries else ("start", "first", "compile")
         self._ratios: dict[tuple[str, str], dict[str, float]] = {}
         print("seconds of the processor, xlakit's / jaxlib's, and the ratio; steady and wall are of the clock")

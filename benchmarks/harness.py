@@ -17,7 +17,7 @@ from benchmarks.check import difference
 from benchmarks.peers import Peer, Prepared, XlakitPeer, XlaPeer
 from benchmarks.program import Array, Bound, Program, Workload
 
-# A sample is as many runs as take this long, so that the clock and the call do not count.
+# A sample has as many runs as take this long, so that the overhead of reading the clock is negligible.
 _SAMPLE_SECONDS = 2e-3
 # Before a sample of short runs, one run that is not timed, so that each peer finds its data in the cache.
 _WARM_BELOW_SECONDS = 20e-3
@@ -40,7 +40,7 @@ class Status(enum.Enum):
 
 @dataclass(slots=True)
 class Timing:
-    """What one peer did in one row."""
+    """The measurements of one peer in one row."""
 
     seconds: float | None = None
     samples: list[float] = field(default_factory=list)
@@ -70,27 +70,27 @@ class Row:
 
     @property
     def ratio_to_xla(self) -> float | None:
-        """The time of xlakit in that of XLA."""
+        """The ratio of xlakit's time to XLA's."""
         return self._ratio("xlakit", "xla")
 
     @property
     def ratio_to_best(self) -> float | None:
-        """The time of xlakit in that of the quickest other peer; JAX on xlakit is none."""
+        """The ratio of xlakit's time to that of the quickest other peer; JAX on xlakit does not count as a peer."""
         ratios = [self._ratio("xlakit", name) for name in self.timings if name not in _OURS]
         return max((ratio for ratio in ratios if ratio is not None), default=None)
 
     @property
     def ratio_through_jax(self) -> float | None:
-        """The time of JAX on xlakit in that of xlakit."""
+        """The ratio of the time of JAX on xlakit to xlakit's."""
         return self._ratio("jax", "xlakit")
 
     @property
     def ratio_to_itself(self) -> float | None:
-        """The time of xlakit, measured once more, in that of xlakit: what a ratio near 1 is worth on this machine."""
+        """The ratio of a second measurement of xlakit to the first: the noise of ratios on this machine."""
         return self._ratio("again", "xlakit")
 
     def _ratio(self, ours: str, theirs: str) -> float | None:
-        """One peer's time in another's: of each round by itself, since what disturbs a machine lasts for longer."""
+        """The median over rounds of one peer's time divided by another's; a disturbance mostly meets whole rounds."""
         a, b = (self.timings.get(name) for name in (ours, theirs))
         if a is None or b is None or a.seconds is None or not b.seconds:
             return None
@@ -122,7 +122,7 @@ def measure_all(
 
 
 def measure(workload: Workload, xla: XlaPeer, xlakit: Peer, others: Sequence[Peer], plan: Plan) -> Row:
-    """One workload's row. What goes wrong is told in it; nothing is timed then."""
+    """One workload's row. If a peer fails or is wrong, the row says so, and nothing is timed."""
     row = Row(workload.name, workload.group, workload.bound)
     try:
         program = workload.program(quick=plan.quick)
@@ -188,7 +188,7 @@ def _told(error: Exception) -> str:
 
 def time_in_turns(runs: dict[str, Prepared], timings: dict[str, Timing], plan: Plan) -> None:
     """Fill in each peer's samples and median. Each round runs every peer, beginning with another one."""
-    # What is one program in two ways is measured next to each other.
+    # xlakit and JAX on xlakit run the same program, and are measured next to each other.
     names = sorted(runs, key=lambda name: name not in _OURS)
     estimates = {name: _once(runs[name].run, plan.clock) for name in names}
     counts = {name: max(1, math.ceil(_SAMPLE_SECONDS / max(estimates[name], 1e-9))) for name in names}

@@ -1,4 +1,4 @@
-"""``python -m benchmarks.jax_processes``: what a collective between processes costs in JAX.
+"""``python -m benchmarks.jax_processes``: times collectives between processes in JAX.
 
 Starts the same processes twice, on xlakit and on jaxlib's CPU (with Gloo), and lets the two jobs take turns; the one
 that does not run waits for its input. A row is a program of one collective over all devices, called and waited for,

@@ -102,7 +102,7 @@ def _gradient_bytes() -> int:
 
 
 def answer(what: str, *arguments: Any) -> Any:
-    """What a process of a job is asked for."""
+    """A process's answer to a request: ``"bytes"``, ``"run"``, or the time of a collective."""
     if what == "bytes":
         return _gradient_bytes()
     return _run(*arguments) if what == "run" else measure(*arguments)

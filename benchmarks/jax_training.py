@@ -24,15 +24,15 @@ from typing import Any, Final
 EXAMPLES: Final = Path(__file__).parents[1] / "examples" / "jax"
 PLATFORMS: Final = ("xlakit", "cpu")
 
-# Both round, and add in another order. What that makes of a loss grows with each step, since the steps follow from one
-# another; in the first ones it is all there is.
+# Both platforms round, and add in different orders. The difference of the losses grows with each step, since each step
+# starts from the result of the step before; in the first steps only the rounding of those steps themselves shows.
 _FIRST_STEPS = 10
 _FIRST_TOLERANCE, _TOLERANCE = 1e-5, 1e-3
 
 
 @dataclass(frozen=True, slots=True)
 class Training:
-    """What one process did. seconds: all steps with their compilation, but without the start of Python and JAX.
+    """The losses and times of one process. seconds: all steps and their compilation, without the start of Python, JAX.
 
     begin: until the first step was done. step: the median of the others.
     """

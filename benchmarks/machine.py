@@ -19,7 +19,7 @@ _MATRIX = 2048
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """What a report says of where it was made.
+    """The machine that a report was made on.
 
     bandwidth: bytes read and written a second. flops: operations a second of a float32 product.
     load: how many threads of others wanted to run just before.

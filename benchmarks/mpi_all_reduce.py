@@ -1,4 +1,4 @@
-"""``mpiexec -n P python -m benchmarks.mpi_all_reduce``: what messages and all-reduces cost between processes.
+"""``mpiexec -n P python -m benchmarks.mpi_all_reduce``: times messages and all-reduces between processes.
 
 Measures, over sizes: a message between two ranks; MPI's own Allreduce; and xlakit's all-reduce program. Fits latency
 (alpha, seconds) and inverse bandwidth (beta, seconds a byte) to the messages, and prints what three algorithms, and

@@ -1,4 +1,4 @@
-"""The peers: each makes something that can be called of a workload."""
+"""The peers that workloads are timed on: each prepares a workload, so that it can be called."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Prepared:
 
 
 class Peer(Protocol):
-    """Something that runs workloads."""
+    """A library that workloads are timed on."""
 
     name: str
 
@@ -169,7 +169,7 @@ class JaxPeer:
 
 
 class AgainPeer:
-    """What xlakit has just made of a workload, a second time: it tells how far a machine can be trusted."""
+    """The same executable of xlakit, timed a second time, which shows the noise of a machine's timings."""
 
     name = "again"
 

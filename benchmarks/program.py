@@ -1,4 +1,4 @@
-"""What a workload is: one computation, written for JAX and, where it can be, for PyTorch and NumPy."""
+"""Defines workloads: a workload is one computation, written for JAX and, where possible, for PyTorch and NumPy."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Array = np.ndarray[Any, np.dtype[Any]]
 
 
 class Bound(enum.Enum):
-    """What a workload's speed is held against."""
+    """The resource of the machine that bounds a workload's speed."""
 
     NOTHING = "nothing"
     MEMORY = "memory"

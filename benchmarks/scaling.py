@@ -1,10 +1,10 @@
-"""``python -m benchmarks.scaling``: what more processors would gain, by simulation from measured tasks.
+"""``python -m benchmarks.scaling``: simulates speed-ups on more processors from tasks measured on this machine.
 
-Each workload is compiled as for a machine with 1, 2, 4, ... 64 processors, since the compiler cuts tasks by their
-number, and runs on this one with code that takes times. Of each step that threads share, the profile has the number of
-its ranges (what a thread takes at a time) and how long they took together; everything else is serial. The schedule of
-the thread pool is then computed: threads wake as a tree, the caller two and each of these two more, and take one range
-after the other.
+Each workload is compiled as for a machine with 1, 2, 4, ... 64 processors, since the compiler divides tasks by the
+number of processors, and runs on this machine with code that measures times. Of each step that threads share, the
+profile has the number of its ranges (a range is the work that a thread takes at a time) and how long they took
+together; everything else is serial. The schedule of the thread pool is then computed: threads wake as a tree, the
+caller two and each of these two more, and take one range after the other.
 
 Assumed is that ranges of a step are equally long, that the bandwidth of memory and of shared caches grows with the
 processors, and that a thread takes as long to wake as on this machine. The column ``as here`` has the bandwidth of this
@@ -36,7 +36,7 @@ _RUNS = 5
 
 @dataclass(frozen=True, slots=True)
 class SharedStep:
-    """The executions of one step in a call: so many, with so many ranges that took so long together, in nanoseconds."""
+    """All executions of one step in a call: their number, their ranges, and the nanoseconds that all ranges took."""
 
     name: str
     count: int
@@ -45,14 +45,14 @@ class SharedStep:
     least_here: float
 
     def simulated(self, processors: int, wake: float) -> float:
-        """How long all executions take."""
+        """The nanoseconds that all executions take on this many processors."""
         each = self.ranges / self.count
         return self.count * schedule(max(1, round(each)), self.busy / self.count, processors, wake)
 
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """A call: what one thread does alone, and the steps that are shared."""
+    """A call: the nanoseconds of its serial part, and the steps that threads share."""
 
     serial: float
     steps: tuple[SharedStep, ...]
@@ -62,11 +62,11 @@ class Measured:
         return self.serial + sum(step.simulated(processors, wake) for step in self.steps)
 
     def seconds_here(self, processors: int, wake: float) -> float:
-        """The same where no step is faster than this machine's bandwidth allows."""
+        """As ``seconds``, but no step is faster than this machine's bandwidth allows."""
         return self.serial + sum(max(step.simulated(processors, wake), step.least_here) for step in self.steps)
 
     def losses(self, processors: int, wake: float) -> dict[str, float]:
-        """What a call takes beyond an equal share of its work for each processor, by cause, in nanoseconds."""
+        """The nanoseconds that a call takes beyond a perfect division of its work by the processors, by cause."""
         free = sum(step.simulated(processors, 0.0) for step in self.steps)
         return {
             "serial": self.serial * (1 - 1 / processors),
@@ -76,7 +76,7 @@ class Measured:
 
 
 def schedule(ranges: int, busy: float, processors: int, wake: float) -> float:
-    """When the last of some equally long ranges ends, which threads take that wake as a tree."""
+    """The time at which the last of ``ranges`` equally long ranges ends, on threads that wake each other as a tree."""
     length = busy / ranges
     free = [wake * math.floor(math.log2(thread + 1)) for thread in range(min(processors, ranges))]
     heapq.heapify(free)
@@ -89,7 +89,7 @@ def schedule(ranges: int, busy: float, processors: int, wake: float) -> float:
 
 @contextmanager
 def described(processors: int) -> Generator[None]:
-    """Compile as for this machine with another number of processors."""
+    """A context in which programs are compiled as for this machine with another number of processors."""
     from xlakit import machine
 
     text = replace(machine.current(), threads=processors).as_text()

@@ -1,9 +1,9 @@
-"""``python -m benchmarks.sharded_bytes``: what devices send each other, in programs that xlakit and XLA have split.
+"""``python -m benchmarks.sharded_bytes``: counts the bytes that devices send in programs partitioned by xlakit and XLA.
 
 The programs of :mod:`benchmarks.programs.sharded` and the modules beside it are compiled for eight devices, or fewer,
-by each compiler in a process of its own, and run. Results are compared with those of one device, and how they
-are split with the other compiler. Bytes are counted in ``compile().as_text()``, by
-:mod:`xlakit.passes.analysis.traffic`: what one device sends. A geometric mean needs numbers above 0: it is of
+by each compiler in a process of its own, and run. Results are compared with those of one device, and their shardings
+with the other compiler's. The bytes that one device sends are counted in ``compile().as_text()``, by
+:mod:`xlakit.passes.analysis.traffic`. A geometric mean needs numbers above 0: it is of
 (1 + bytes).
 """
 
@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 DEVICES = 8
-# What a program may send more than XLA's before it is marked.
+# A program that sends more than this times the bytes of XLA's is marked.
 _TOLERANCE = 1.05
 
 
@@ -35,7 +35,7 @@ def child_environment(platform: str) -> dict[str, str]:
 
 
 def _child(platform: str, names: Sequence[str], folder: Path) -> dict[str, Any]:
-    """What a process on a platform has measured: by program the bytes and the number of collectives, or a fault."""
+    """The measurements of a new process on a platform: by program the bytes and number of collectives, or a fault."""
     said = folder / f"{platform}.json"
     command = [sys.executable, "-m", "benchmarks.sharded_bytes", "--child", str(said), *names]
     subprocess.run(command, env=child_environment(platform), check=True)
@@ -57,7 +57,7 @@ def programs() -> dict[str, Any]:
 
 
 def _mesh(program: Any, sizes: tuple[int, ...]) -> Any:
-    """The mesh of a program, or one with its axes and other sizes."""
+    """A mesh of these sizes with the axes of a program."""
     import jax
     from jax.sharding import AxisType
 
@@ -70,7 +70,7 @@ def _mesh(program: Any, sizes: tuple[int, ...]) -> Any:
 
 
 def _alone(program: Any) -> Any:
-    """The results on one device: a mesh that has one has the axes that the program names."""
+    """The results on one device, in a mesh of size 1 with the axes that the program names."""
     import jax
 
     with jax.set_mesh(_mesh(program, (1,) * len(program.mesh))):
@@ -135,7 +135,7 @@ def _parts(array: Any) -> str:
 
 
 def _difference(results: Sequence[Any], expected: Sequence[Any]) -> str:
-    """How the results of eight devices differ from those of one beyond rounding; empty where they do not."""
+    """How the results of eight devices differ from those of one device beyond rounding; empty if they agree."""
     import numpy as np
 
     for number, (a, b) in enumerate(zip(results, expected, strict=True)):

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from benchmarks.harness import Row
     from benchmarks.program import Workload
 
-# A call of less than this is mostly the call itself.
+# In programs faster than this, most of the time is the overhead of the call.
 _CALL_SECONDS = 20e-6
 
 

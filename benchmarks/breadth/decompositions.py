@@ -16,7 +16,7 @@ def _definite(x: Any) -> Any:
     return x @ jnp.swapaxes(x, -1, -2) / x.shape[-1] + 2 * jnp.eye(x.shape[-1], dtype=x.dtype)
 
 
-# What XLA and xlakit compute to the same signs.
+# Functions whose results have the same signs from XLA and from xlakit.
 _FUNCTIONS: dict[str, Callable[..., Any]] = {
     "cholesky": lambda x: jnp.linalg.cholesky(_definite(x)),
     "cholesky_solve": lambda x: jnp.linalg.solve(_definite(x), x),

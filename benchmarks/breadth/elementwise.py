@@ -106,7 +106,7 @@ _BINARY_OF_COMPLEX: _Unary = {
     "parts": (lambda x, y: lax.complex(lax.real(x), lax.imag(y)), _ANY),
     "angle": (lambda x, y: jnp.angle(x * lax.conj(y)), _ANY),
 }
-# What JAX has for F32 and F64 alone.
+# Functions that JAX supports for F32 and F64 only.
 _ONLY_WIDE = ("ndtr", "ndtri")
 
 

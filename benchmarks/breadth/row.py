@@ -34,7 +34,8 @@ DTYPES: Final[Mapping[str, Any]] = MappingProxyType(
 FLOATS: Final = ("f64", "f32", "f16", "bf16")
 COMPLEX: Final = ("c64", "c128")
 INTEGERS: Final = ("s64", "s32", "s16", "s8", "u32", "u8")
-# Elements of an array: where the price of a call shows, in the second cache, and beyond all caches.
+# Numbers of elements of an array: so few that the overhead of a call dominates, in the second-level cache, and beyond
+# all caches.
 SIZES: Final[Mapping[str, int]] = MappingProxyType({"tiny": 64, "cached": 1 << 15, "large": 1 << 22})
 
 

@@ -15,7 +15,7 @@ PLATFORMS: Final[Mapping[str, Mapping[str, str]]] = {
     "xlakit": {"XLAKIT_AS": "cpu", "JAX_PLATFORMS": "cpu"},
     "jaxlib": {"XLAKIT_AS": "", "JAX_PLATFORMS": "cpu"},
 }
-# What a line begins with that is an answer.
+# The prefix of the lines of output that are answers.
 _ANSWER: Final = "answer: "
 
 
@@ -46,7 +46,7 @@ class Job:
         ]  # fmt: skip
 
     def ask(self, *what: Any) -> list[Any]:
-        """Let all processes do something; gives their answers."""
+        """Send a request to all processes; gives their answers."""
         for process in self._processes:
             if process.stdin is not None:
                 process.stdin.write(json.dumps(what) + "\n")
@@ -59,7 +59,7 @@ class Job:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """End them: those that wait for something to do do so themselves."""
+        """End the processes: those that wait for a request end by themselves when their input closes."""
         for process in self._processes:
             if kind is not None:
                 process.kill()
