@@ -1,6 +1,6 @@
-"""Commands that test the package against what stands outside it: jaxlib's results, and damaged input."""
+"""Commands that test the package on generated programs, against jaxlib, the interpreter and itself, and on damage."""
 
 import os
 
-# The memory plan of every program that a proof compiles is proved, in the processes that it starts, too.
+# A command checks the memory plan of every program that it compiles, also in the processes that it starts.
 os.environ.setdefault("XLAKIT_CHECK_MEMORY", "1")

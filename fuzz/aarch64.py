@@ -1,4 +1,4 @@
-"""``python -m fuzz.aarch64``: machine code for AArch64, made and run under qemu's user emulation.
+"""``python -m fuzz.aarch64``: runs tests and nets with machine code for AArch64 under qemu's user emulation.
 
 An environment is made once, in ``--root``: Debian's Python for arm64 and what it needs, unpacked from its packages, and
 the wheels of what xlakit and its tests need. In it run the tests of kernels, loops, elementary functions and scalars,
@@ -28,7 +28,7 @@ from fuzz.support.numbered import command
 _EMULATOR = "qemu-aarch64-static"
 _TESTS = ("kernels", "loops", "math", "scalars")
 _NETS = ("fuzz.compiled", "fuzz.specials")
-# What the interpreter is linked with comes with it; NumPy's and SciPy's wheels bring what they need.
+# Debian's packages, whose dependencies bring the libraries that Python is linked with; wheels bring their own.
 _PACKAGES = ("python3.11", "libgomp1", "libstdc++6")
 _WHEELS = ("numpy>=2.1", "ml_dtypes>=0.5.3", "protobuf>=5.26", "scipy>=1.14", "llvmlite>=0.50")
 _FOR_TESTS = ("pytest>=8.3", "mpmath>=1.3", "hypothesis>=6.100")

@@ -1,8 +1,9 @@
 """``python -m fuzz.attributes``: operations whose attributes or operands are wrong, or nearly, on both backends.
 
 Each program is one operation with up to three numbers changed: an index, a size, a dimension number, a window. It
-must be refused with a typed error, or give on both backends the same. Arguments end (or begin) at memory that may not
-be touched, so compiled code that reads past one dies, and is told by its number: programs run in a child.
+must be refused with a typed error, or give the same results on both backends. Arguments end (or begin) at a protected
+page, so that compiled code that reads beyond an argument crashes. Programs run in a child process, which prints the
+number of each program before it runs: so a crash is reported with its program.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ _NO_ACCESS = 0
 
 
 class Guarded:
-    """Memory for arrays, each with a page next to it that may not be touched."""
+    """Allocates arrays, each next to a protected page."""
 
     def __init__(self) -> None:
         self._libc = ctypes.CDLL(None, use_errno=True)
@@ -44,7 +45,7 @@ class Guarded:
         self._maps: list[mmap.mmap] = []
 
     def array(self, values: Array, *, at_end: bool) -> Array:
-        """A copy that ends, or begins, where memory may not be touched."""
+        """A copy of an array that ends at a protected page, or begins after one."""
         if not values.nbytes:
             return values
         page = mmap.PAGESIZE
@@ -118,7 +119,7 @@ def _outcome(module: Any, backend: str, given: Sequence[Array]) -> Any:
 
 
 def _work(seed: int, start: int, stop: int) -> None:
-    """Judge programs, a line for each; before it begins, its number is written, so that a death has one."""
+    """Judge programs, and print a line for each; its number is printed before it runs, to identify it in a crash."""
     faulthandler.enable()
     resource.setrlimit(resource.RLIMIT_AS, (_ADDRESS_SPACE_BYTES, resource.RLIM_INFINITY))
     for number in range(start, stop):

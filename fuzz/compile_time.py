@@ -46,29 +46,30 @@ from xlakit.passes.pipeline import run_pipeline
 
 _LENGTHS = (1, 16, 32, 64)
 _SIZES = (1, 2, 3, 4, 8, 16)
-# How many steps a program has whose results are compared.
+# The number of steps of the short program whose results are compared with the interpreter's.
 _SHORT = 5
 # Exponents above this are a fault.
 _LIMIT = 1.2
-# What doubles up to a bound is linear, and slow all the same: more of the processor's seconds for a step are a fault,
-# too. The slowest takes little more than half of them.
+# Work that doubles with each step up to a bound is linear, but may still be slow, so more seconds of processor time for
+# a step than this are a fault, too. The slowest family takes little more than half of it.
 _SECONDS_FOR_STEP = 0.12
-# What grows by less than this from the first length to the last one says nothing about how it grows.
+# For a measure that grows by less than this from the first length to the last one, no exponent is computed.
 _FLOORS = {"calls": 20_000.0, "lines": 1_000.0, "seconds": 2.0}
-# Of the processor; other processes may have it, so that a case is waited for some times as long.
+# The limit of processor time of a case, and how many times as long on the wall clock the parent process waits for it,
+# since other processes may occupy the processors.
 _SECONDS = 60
 _WAIT = 5
-# How much longer programs are that are looked at where shorter ones grow too fast.
+# Where a case grows too fast, it is measured again with programs that are this many times as long.
 _LONGER = 16
 _GIGABYTES = 8
 _QUICK_SECONDS = 30
-# How many steps a program has that is glanced at, and how long its code is waited for; most take a tenth of a second.
-# What goes along each path in a loop, without a call for each, is not seen to take long before there are more.
+# The number of steps of a program in a glance, in the entry and in loops, and the limit of processor time for its code;
+# most take a tenth of a second. Exponential work along the paths of a loop shows in time only with more steps.
 _GLANCED = 16
 _GLANCED_IN_LOOPS = 40
 _GLANCE_SECONDS = 4
-# Each element of what they give is made of several: the first to look at, since a chain of them that is written out in
-# one loop doubles with every step.
+# Families whose every result element is computed from several elements. They are drawn first, since the code of a chain
+# of them that is fused into one loop doubles with every step.
 _SUMS = (
     "squares",
     "products",
@@ -79,7 +80,7 @@ _SUMS = (
     "norms",
     "reductions",
 )
-# Where the chain may be moved out of the loop, and is larger than what it is made of.
+# The place where the chain may be hoisted out of the loop, and its result is larger than its operands.
 _SPREAD = "spread"
 
 
@@ -103,7 +104,7 @@ class Case(NamedTuple):
 
     @property
     def options(self) -> Options:
-        """What its programs are compiled with."""
+        """The options that its programs are compiled with."""
         return least() if self.forced else Options()
 
     def module(self, length: int) -> HloModule:
@@ -112,7 +113,7 @@ class Case(NamedTuple):
 
 
 def measured(case: Case, lengths: Sequence[int]) -> Iterator[dict[str, float]]:
-    """What compiling the case's programs takes, one length after the other."""
+    """The counts and the time of compiling the case's programs, one length after the other."""
     for length in lengths:
         module = case.module(length)
         start = time.process_time()
@@ -168,11 +169,11 @@ def _calls(module: HloModule) -> int:
 
 
 def exponents(rows: Sequence[dict[str, float]]) -> dict[str, float]:
-    """How what was measured grows with the length.
+    """The exponent of the growth of each measure with the length.
 
-    That is seen in three ways, of which the lowest counts, since what comes in steps is steep at one place alone: from
-    the second last length to the last, with and without what a program of one step takes, and as the slope of the
-    straight line through the logarithms at all lengths.
+    It is computed in three ways, of which the lowest counts, since a measure that grows in jumps is steep at one place
+    only: from the second last length to the last, with and without the amount of a program of one step subtracted, and
+    as the slope of the straight line through the logarithms at all lengths.
     """
     found: dict[str, float] = {}
     first, *others = rows
@@ -189,7 +190,7 @@ def exponents(rows: Sequence[dict[str, float]]) -> dict[str, float]:
 
 
 class Finding(NamedTuple):
-    """What was found out about a case."""
+    """The measurements of a case, and its fault, if it has one."""
 
     case: Case
     rows: list[dict[str, float]]
@@ -202,10 +203,10 @@ class Finding(NamedTuple):
 
 
 def examine(case: Case, lengths: Sequence[int], limit: float) -> Finding:
-    """Measure a case in a process of its own; where it grows too fast, once more.
+    """Measure a case in a process of its own; if it is too slow or grows too fast, once more.
 
-    Its time may have been another process's. What is computed again and again up to a bound grows faster until it comes
-    to that bound, and in proportion from there on: only longer programs tell it from what has no bound.
+    Other processes may have disturbed its time. Repeated work that is bounded grows faster than linearly up to its
+    bound, and linearly from there on: only longer programs tell it from unbounded work.
     """
     finding = _examined(case, lengths, limit)
     if finding.fault.startswith("seconds"):
@@ -237,7 +238,7 @@ def _examined(case: Case, lengths: Sequence[int], limit: float, seconds: float =
 
 
 def too_slow(rows: Sequence[dict[str, float]]) -> list[str]:
-    """What there is to say of the steps of the longest program; empty unless they take too long."""
+    """A message if the steps of the longest program take too long; empty otherwise."""
     each = rows[-1]["seconds"] / rows[-1]["length"]
     return [f"seconds: {each:.2f} for each step"] if each > _SECONDS_FOR_STEP else []
 
@@ -255,7 +256,7 @@ def _measure(case: Case, lengths: Sequence[int], seconds: float) -> None:
 
 
 def glances(chosen: Sequence[Case], seconds: float) -> tuple[list[Finding], int]:
-    """What is wrong with cases at one length, as many as there is time for, and how many these were."""
+    """The findings of glances at as many cases as there is time for, and the number of these cases."""
     end, done, findings = time.monotonic() + seconds, 0, list[Finding]()
     while done < len(chosen) and time.monotonic() < end:
         left = json.dumps([[*case] for case in chosen[done:]])

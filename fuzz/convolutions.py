@@ -29,7 +29,7 @@ from xlakit.options import compiling, current
 
 _FLOATS = ("f16", "bf16", "f8e4m3fn", "f8e5m2", "f8e4m3b11fnuz", "f8e3m4")
 _INTEGERS = ("s8", "u8", "s4", "u4")
-# What else there is, now and then: the kernels are the same but for the conversions.
+# Element types that are drawn now and then: their kernels are the same but for the conversions.
 _OTHERS = ("f32", "f64", "s32", "c64")
 # Results of another type than the operands'.
 _WIDER = {**dict.fromkeys(_FLOATS, ("f32", "bf16")), **dict.fromkeys(_INTEGERS, ("s32", "s16")), "f32": ("f64",)}
@@ -39,7 +39,7 @@ _MOST = 2_000_000
 
 @dataclass(frozen=True, slots=True)
 class _Groups:
-    """How many groups there are, and of what: "feature", "batch" or nothing."""
+    """The number of groups, and what they divide: "feature", "batch" or nothing."""
 
     of: str
     count: int

@@ -20,7 +20,7 @@ from fuzz.support.numbered import command
 from fuzz.support.peer_faults import PEER_CASES, has_jax, network_cases
 from fuzz.support.rank_faults import RANK_CASES, mpiexec
 
-# How much longer than it must an end may take: processors are shared.
+# How much later than expected a run may end, since processors are shared.
 _PATIENCE_SECONDS = 5.0
 _HANG_SECONDS = 120.0
 _BACKENDS = ("interpreter", "cpu")

@@ -35,7 +35,7 @@ load_knobs()
 
 # Where registers are narrower than vectors, LLVM splits them: code for wide vectors is tested on each machine.
 WIDTHS = (16, 32, 64)
-# Of sixteen programs these are products and convolutions, which most knobs are about, of so many multiplications.
+# The range of the number of multiplications of the products and convolutions below, which most knobs are about.
 _MULTIPLICATIONS = (50_000, 1_000_000)
 _CUT = {
     2: ("filter", _MULTIPLICATIONS),
@@ -49,11 +49,11 @@ _CUT = {
 def draw(seed: int, number: int) -> Options:
     """A level or a width, some of the knobs set to one of their other numbers, and perhaps some passes left out.
 
-    What rewrites make simpler hides faults of what comes after them: a loop that carries a value twice, for one.
+    Passes are left out since their rewrites hide faults of later stages, such as in a loop that carries a value twice.
     """
     rng = random.Random(f"{seed} {number}")
     share = rng.choice([0.05, 0.2, 0.5, 1.0])
-    # Those of one module say together which way its code goes: now and then all of them are drawn, or none.
+    # The knobs of one module decide together which path its code takes: now and then all of them are drawn, or none.
     share_of = {module: rng.choice([share, share, float(rng.random() < share)]) for module in sorted(_modules())}
     chosen = {name: rng.choice(KNOBS[name].others) for name in sorted(KNOBS) if rng.random() < share_of[_module(name)]}
     # A level brings the width of its vectors; the drawn one is this machine's with all of its features.
@@ -68,7 +68,7 @@ def least() -> Options:
 
 
 def choosing(options: Options) -> Options:
-    """The same, with all that stands under conditions computed, its conditions only choosing."""
+    """The options, with the knobs of ``guards`` set so that guarded operations are computed always, then selected."""
     knobs = {name: knob.others[0] for name, knob in KNOBS.items() if _module(name) == "guards"}
     return replace(options, knobs={**options.knobs, **knobs})
 
@@ -87,7 +87,7 @@ def _moves(number: int) -> bool:
 
 
 def program_of(seed: int, number: int) -> tuple[Program, Callable[[Program], str]]:
-    """A program, and what judges it: a module next to plain code, one operation next to its meaning."""
+    """A program and its judge: a module is compared with plain code, one operation with the interpreter."""
     if number % 2:
         return generated(seed, number, wide=number % 8 != 7, moves=_moves(number)), _next_to_plain
     if number % 16 in _CUT:
@@ -110,7 +110,7 @@ def _next_to_meaning(program: Program) -> str:
 
 
 def judge(program: Program, judged: Callable[[Program], str], options: Options) -> str:
-    """What is wrong with a program under options, and which knobs it takes; empty where nothing is."""
+    """What is wrong with a program under options, and the knobs that are needed to show it; empty where nothing is."""
     fault = _under(program, judged, options)
     if not fault:
         return ""

@@ -33,7 +33,7 @@ from xlakit.options import compiling
 from xlakit.tools.inputs import flatten
 
 FAMILIES: dict[str, Callable[[int, int], Sketched]] = {"carried": carried_program, "known": known_program}
-# What compiled code is compared with.
+# The references that compiled code is compared with.
 REFERENCES = ("interpreter", "plain")
 Given = tuple[str, bytes, tuple[int, ...], bool]
 

@@ -38,7 +38,7 @@ def _interrupt(_number: int, _frame: FrameType | None) -> None:
 
 @contextmanager
 def _interrupted_after(seconds: float) -> Generator[None]:
-    """What is inside may be ended by a KeyboardInterrupt after a time, and by nothing else."""
+    """A context whose body may be ended by a KeyboardInterrupt after a time, which does not leave the context."""
     before = signal.signal(signal.SIGALRM, _interrupt)
     try:
         signal.setitimer(signal.ITIMER_REAL, seconds)

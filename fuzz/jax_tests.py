@@ -49,15 +49,16 @@ PLATFORMS = {
     "xlakit": {"JAX_PLATFORMS": "xlakit,cpu", "XLAKIT_AS": "", "JAX_TESTED_AS_CPU": "1"},
     "cpu": {"JAX_PLATFORMS": "cpu", "XLAKIT_AS": ""},
 }
-# How many times the time of a test a process may take until it begins with its tests.
+# A process may take this many times the time limit of a test until its first test begins.
 _TIMES_TO_BEGIN = 10
 _ROOT = Path(__file__).parents[1]
 _TESTS_SHOWN = 3
-# Of processor time. A test that took longer is compared with jaxlib's CPU, and named if it took so many times as long.
+# A test that takes more than so many seconds of processor time is compared with jaxlib's CPU, and named in the report
+# if it takes so many times as long as there.
 _SLOW_SECONDS, _SLOW_TIMES = 10, 5
-# What pytest ends with where it was interrupted, has failed itself, or was called in a wrong way.
+# The exit statuses of pytest if it was interrupted, has failed itself, or was called in a wrong way.
 _NOT_RUN = (2, 3, 4)
-# What it ends with where tests passed, where some failed, and where there were none to run.
+# The exit statuses of pytest if all tests passed, if some failed, and if there were none to run.
 _ENDED = (0, 1, 5)
 _HOW = {-signal.SIGKILL: "the process was ended: the test took too long, or too much memory"}
 
@@ -68,7 +69,7 @@ class DoesNotRunError(Exception):
 
 @dataclass
 class Results:
-    """What became of the tests of one file on one platform: for each its outcome, and what was said."""
+    """The results of the tests of one file on one platform: for each its outcome, and its message."""
 
     tests: dict[str, tuple[str, str]] = field(default_factory=dict)
     has_ended: bool = True

@@ -4,7 +4,7 @@ Kernels cut their work into tasks, blocks and strips, at sizes that the programs
 arrays have up to some million elements, with odd rests. Most results have the interpreter's bits: their values are such
 that no rounding is done. Those of transforms and factorizations are as near as ``fuzz.support.tolerances`` says. All
 have the same bits on any number of threads, of other values too, which are rounded. Products and convolutions have a
-proof of their own, ``fuzz.products``. The exit status is 1 where a result differs.
+net of their own, ``fuzz.products``. The exit status is 1 where a result differs.
 """
 
 from __future__ import annotations

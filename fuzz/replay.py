@@ -1,4 +1,4 @@
-"""``python -m fuzz.replay``: what a change makes of the compiler's code for a corpus of programs.
+"""``python -m fuzz.replay``: shows how a change of the compiler changes its code for a corpus of programs.
 
 The same programs are compiled by the package of a commit and by that of the working tree, and compared stage by stage:
 HLO after passes, memory, LLVM IR before LLVM's passes, assembly. What only moves code changes nothing here. The
@@ -34,11 +34,11 @@ from xlakit.ir.instruction import HloModule
 
 _ROOT = Path(__file__).parents[1]
 _RECORDER = Path(__file__).parent / "support" / "recorder.py"
-# In the order in which one is made of the other: the first that differs is where a change came in.
+# The stages of compilation in their order: a change of the compiler acts in the first stage that differs.
 STAGES = ("error", "hlo", "memory", "llvm", "assembly")
 # Lines of a diff that are shown of each program.
 _SHOWN = 30
-# In names of functions that kernels share: of what the function is made from, names of fields included.
+# The digests in names of functions that kernels share; each is of the plan of the function, names of fields included.
 _DIGEST = re.compile(r"(?<=\.)[0-9a-f]{16}\b")
 _DEFINE = re.compile(r"^define [^@]*@([^(]+)\(.*?^}", re.MULTILINE | re.DOTALL)
 

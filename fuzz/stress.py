@@ -32,7 +32,7 @@ _ROUNDS = 5
 
 @dataclass(frozen=True)
 class Options:
-    """How much, where, and from what."""
+    """The number of programs' replicas, collectives and callers of a run, its backend, and its seed."""
 
     replicas: int = 8
     collectives: int = 10_000
@@ -44,7 +44,7 @@ class Options:
 
 @dataclass(frozen=True)
 class Usage:
-    """What a process holds. Threads are Python's and the system's."""
+    """The resources that a process holds: Python's threads and the system's, open files, and memory."""
 
     threads: int
     system_threads: int
@@ -68,7 +68,7 @@ class Usage:
 
 @dataclass
 class Report:
-    """What has happened so far.
+    """The counts of a run, and its faults.
 
     spare: how many threads the runtime may have made since it began, and keep: how many a program takes is learned from
     its calls.
@@ -100,7 +100,7 @@ class Runner:
     executable: xla.Executable
 
     def run(self, seed: int) -> list[str]:
-        """Run it on rows made from a seed; what was wrong."""
+        """Run the program on rows made from a seed, and compare it with NumPy; gives the faults."""
         program, execution_context = self.program, self.executable.execution_context
         numbers = np.random.default_rng(seed)
         rows: Rows = numbers.integers(-(2**31), 2**31, (program.replicas, program.size)).astype(np.int32)
@@ -130,7 +130,7 @@ class Runner:
 
 
 class Stress:
-    """One run of the proof."""
+    """One run of the stress test: the programs, the threads that call them, and the report."""
 
     def __init__(self, options: Options) -> None:
         self._options = options

@@ -17,14 +17,14 @@ from fuzz.nets import NETS, Found, Net, run, shares
 from fuzz.support.numbered import command
 
 _ROOT = Path(__file__).parents[2]
-# What nets import, and the folder in which JAX looks for plugins that are not installed.
+# The packages that nets import, and the folder in which JAX looks for plugins that are not installed.
 _FOLDERS = ("xlakit", "fuzz", "jax_plugins")
 # The time that .ci/run gives to all nets together.
 _SECONDS = 240.0
 
 
 def copy_of_the_tree(folder: Path) -> None:
-    """What git knows of, and what it does not ignore, as it is now."""
+    """Copy the working tree to a folder: the files of ``_FOLDERS`` that git tracks or does not ignore."""
     command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard", *_FOLDERS]
     listed = subprocess.run(command, cwd=_ROOT, check=True, stdout=subprocess.PIPE).stdout
     for name in filter(None, listed.decode().split("\0")):
@@ -35,7 +35,7 @@ def copy_of_the_tree(folder: Path) -> None:
 
 
 def look_for(bug: Bug, nets: Mapping[Net, float], seed: int, enough: int) -> dict[str, Found | None]:
-    """What each net finds of a fault; None where it finds nothing. Nets behind those that are enough are left out."""
+    """How each net finds a fault; None for nets that do not. After ``enough`` nets have, the others do not run."""
     found: dict[str, Found | None] = {}
     # A net that was stopped may leave a process that still writes to the cache.
     with tempfile.TemporaryDirectory(prefix="bug-bank-", ignore_cleanup_errors=True) as name:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 @dataclass(frozen=True, slots=True)
 class Edit:
-    """Text of a file, which must be there once, and what stands in its place."""
+    """An edit of a file: ``old``, which must occur in it exactly once, is replaced by ``new``."""
 
     path: str
     old: str
@@ -17,7 +17,7 @@ class Edit:
 
 @dataclass(frozen=True, slots=True)
 class Bug:
-    """A fault: where it was mended, what it did, and the edits that put it back."""
+    """A fault: the commit that mended it, what it did, and the edits that put it back."""
 
     name: str
     commit: str

@@ -11,7 +11,7 @@ from typing import Any
 
 
 class Child:
-    """Runs ``judge`` on what it is given, in a process of its own that lasts until it dies.
+    """Runs ``judge`` on requests in a child process, which is kept until it dies or exceeds its time.
 
     judge: gives what is wrong, in words; a function of a module, so that another process finds it.
     environment: what the process has in its environment beyond this one's.

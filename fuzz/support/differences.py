@@ -66,7 +66,7 @@ def _is_denormal(array: Array) -> Array:
 
 
 def _denormals(mismatch: Mismatch) -> bool:
-    """Agreement when the result is flushed, or the arguments too; or where no denormal number is looked at."""
+    """Whether results agree with denormals flushed in results, or in arguments too, or skipped where arguments are."""
     flat = [_flushed(leaf) for leaf in mismatch.actual]
     expected = [_flushed(leaf) for leaf in mismatch.expected]
     if mismatch.agree(flat, expected):
@@ -155,7 +155,7 @@ def _empty_index_vectors(mismatch: Mismatch) -> bool:
 
 
 def _packed(mismatch: Mismatch) -> bool:
-    """Agreement with what jaxlib makes of the same values in bytes."""
+    """Whether results agree with those of jaxlib for the same values stored in bytes."""
     program = mismatch.program
     narrow = re.compile(r"\b([su])[24]\[")
     if program.opcode not in ("sort", "scatter") or not narrow.search(program.text):

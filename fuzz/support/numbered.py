@@ -112,8 +112,7 @@ def run(
 
     summary: what the last line says beside the counts. first: whether the first failure is the last program.
 
-    Those of a sequence come in another order where there is not the time for all, since programs of one kind follow
-    each other there.
+    With a time limit, the entries of a sequence are shuffled, since programs of one kind follow each other in it.
     """
     failures, done, start = 0, 0, time.monotonic()
     begun = os.environ.get(BEGUN)

@@ -37,7 +37,7 @@ def spread(
     for name, given in results[0].items():
         with np.errstate(all="ignore"):
             off = [np.abs(_wide(other[name]) - _wide(given)) for other in results[1:]]
-            # What is finite in one and not in another hangs on roundings altogether.
+            # An element that is finite in one run and not in another is determined by roundings alone.
             found[name] = np.max([np.where(np.isnan(o), np.inf, o) for o in off], axis=0)
     return found
 

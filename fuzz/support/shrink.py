@@ -38,7 +38,7 @@ def shrink(module: HloModule, fails: Callable[[HloModule], bool], seconds: float
 
 
 def _size(module: HloModule) -> tuple[int, int]:
-    """How much there is to read: what does nothing counts least."""
+    """The size of a module for its reader; instructions that compute nothing count least."""
     listed = [i for c in module.computations for i in c.instructions]
     trivial = sum(i.opcode in (*_KEPT, "get-tuple-element") for i in listed)
     return 4 * (len(listed) - trivial) + trivial, len(module.computations)
@@ -74,7 +74,7 @@ def _rooted(entry: Computation, results: list[Instruction]) -> Computation:
 
 
 def _replacements(instruction: Instruction) -> Iterator[Instruction | list[Instruction]]:
-    """What might stand instead of an instruction: operands of its shape, and constants."""
+    """The candidates to replace an instruction: operands of its shape, and constants."""
     if instruction.opcode in ("parameter", "constant"):
         return
     for operand in instruction.operands:

@@ -1,4 +1,4 @@
-"""Programs of mixed collectives, and what they give by plain NumPy.
+"""Programs of mixed collectives, and a model of each in NumPy that gives the expected results.
 
 The state of a program is a row of integers on each replica; a step is a collective in groups, of which a new row is
 made. All arithmetic is on 32-bit integers that wrap around, so that results are exact in any order.
@@ -28,7 +28,7 @@ _SMALL_INTEGERS = 255
 
 @dataclass(frozen=True)
 class Kind:
-    """A collective: how a program does it to its row, and what becomes of the rows of one group."""
+    """A kind of collective: how a program emits it for its row, and a model of its effect on the rows of one group."""
 
     emit: Callable[[Any, Groups], Any]
     model: Callable[[Rows], Rows]
@@ -169,7 +169,7 @@ class Program:
         )
 
     def model(self, rows: Rows, feeds: Rows) -> tuple[Rows, Rows]:
-        """The rows that it gives, and what it feeds, by round and replica; ``feeds`` is what it is fed, likewise."""
+        """The resulting rows, and the outfeeds by round and replica; ``feeds`` are the infeeds by round and replica."""
         fed = np.zeros_like(feeds)
         with np.errstate(over="ignore"):
             for number in range(self.rounds):

@@ -20,7 +20,7 @@ from xlakit.data.primitive import PrimitiveType
 
 
 class Measure(enum.Enum):
-    """What an error is compared with."""
+    """How an error is measured."""
 
     BITS = enum.auto()
     EXACT = enum.auto()

@@ -1,4 +1,4 @@
-"""What of a program HLO leaves open, so that two right ways of running it may give different results."""
+"""Finds behavior of a program that HLO leaves unspecified, so that two correct runs may give different results."""
 
 from __future__ import annotations
 
