@@ -51,7 +51,7 @@ Rule = Callable[[Instruction], Factors | None]
 
 
 def factors_of(instruction: Instruction) -> Factors | None:
-    """The factors of an instruction; None if it has no rule."""
+    """The factors of an instruction; None if none are known for it."""
     arrays = [leaf for i in (instruction, *instruction.operands) for _, leaf in i.shape.leaves()]
     if any(not s.is_array or s.is_dynamic for s in arrays) or any(o.shape.is_tuple for o in instruction.operands):
         return None
