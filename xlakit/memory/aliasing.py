@@ -86,22 +86,22 @@ def _of_step(step: Step, ranges: LiveRanges, depth: int) -> Iterator[Alias]:
     if isinstance(step, WhileStep):
         _, back, _ = numbers.inner
         yield from _row(AliasKind.LOOP_BACK, step.next_values, step.carried, back, depth + 1)
-        yield from _row(AliasKind.LOOP_INIT, step.initial, step.carried, numbers.own, depth)
+        yield from _row(AliasKind.LOOP_INIT, step.initial, step.carried, numbers.first, depth)
     elif isinstance(step, ConditionalStep):
         for incoming, number in zip(step.incoming, numbers.inner, strict=True):
             yield from _row(AliasKind.BRANCH, incoming, step.results, number, depth)
     elif isinstance(step, CopyStep):
-        yield Alias(AliasKind.COPY, step.source, step.target, 2 * numbers.own, depth)
+        yield Alias(AliasKind.COPY, step.source, step.target, 2 * numbers.first, depth)
     elif isinstance(step, KernelStep):
-        yield from _pairs(AliasKind.UPDATE, step, step.updates.items(), numbers.own, depth)
-        yield from _pairs(AliasKind.IN_PLACE, step, step.in_place, numbers.own, depth)
+        yield from _pairs(AliasKind.UPDATE, step, step.updates.items(), numbers.first, depth)
+        yield from _pairs(AliasKind.IN_PLACE, step, step.in_place, numbers.first, depth)
     elif isinstance(step, CollectiveStep):
-        yield from _pairs(AliasKind.IN_PLACE, step, step.in_place, numbers.own, depth)
+        yield from _pairs(AliasKind.IN_PLACE, step, step.in_place, numbers.first, depth)
     elif isinstance(step, HostStep):
         every = [(r, o) for r in range(len(step.results)) for o in range(len(step.operands))]
         pairs = step.updates.items() if step.function else every
         arguments = [(r, o) for r, o in pairs if step.operands[o].kind.value == "argument"]
-        yield from _pairs(AliasKind.HOST, step, arguments, numbers.own, depth)
+        yield from _pairs(AliasKind.HOST, step, arguments, numbers.first, depth)
 
 
 def _row(kind: AliasKind, sources: Values, targets: Values, number: int, depth: int) -> Iterator[Alias]:

@@ -17,15 +17,15 @@ def plan_html(name: str, slices: Sequence[BufferSlice], *, arena_bytes: int, cop
 
     name: of the module. copies: how many copy insertion has made.
     """
-    largest = sorted(slices, key=lambda own: -own.size)[:_MOST_SLICES]
+    largest = sorted(slices, key=lambda slice_: -slice_.size)[:_MOST_SLICES]
     rows: list[tuple[str, str, str, str]] = []
-    for own in largest:
-        names = [value.name for value in own.values]
+    for slice_ in largest:
+        names = [value.name for value in slice_.values]
         values = ", ".join(names[:_MOST_VALUES]) + (
             f", {len(names) - _MOST_VALUES:,} more" * (len(names) > _MOST_VALUES)
         )
         # Live ranges are in points, of which each step has two.
-        rows.append((str(own), values, f"{own.first // 2}-{own.last // 2}", amount_of_bytes(own.size)))
+        rows.append((str(slice_), values, f"{slice_.first // 2}-{slice_.last // 2}", amount_of_bytes(slice_.size)))
     facts = [
         f"arena of {amount_of_bytes(arena_bytes)}",
         f"{len(slices):,} slices" + f", the {len(rows)} largest of them here" * (len(rows) < len(slices)),

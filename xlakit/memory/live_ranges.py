@@ -43,10 +43,10 @@ Interval = tuple[int, int]
 class Numbers:
     """The numbers of a step.
 
-    own: the first number. inner: the test, back and end of a loop, or the ends of the branches of a conditional.
+    first: the first number. inner: the test, back and end of a loop, or the ends of the branches of a conditional.
     """
 
-    own: int
+    first: int
     inner: tuple[int, ...] = ()
 
 
@@ -128,8 +128,8 @@ class _Walk:
 
     def _kernel(self, step: KernelStep) -> None:
         # Scratch that an earlier step has written, such as the random state, is defined there already.
-        own = [value for value in step.scratch if value not in self._loop_of]
-        self._simple_step(step, step.operands, (*step.results, *own))
+        new_scratch = [value for value in step.scratch if value not in self._loop_of]
+        self._simple_step(step, step.operands, (*step.results, *new_scratch))
         for value in step.scratch:
             self.use(value, 2 * self.number + 1)
 
@@ -158,15 +158,15 @@ class _Walk:
             self._first[phi], self._last[phi] = 2 * back, 2 * end + 1
 
     def _conditional(self, step: ConditionalStep) -> None:
-        own = self.next()
-        self.use(step.index, 2 * own)
+        begin = self.next()
+        self.use(step.index, 2 * begin)
         ends: list[int] = []
         for branch, incoming in zip(step.branches, step.incoming, strict=True):
             self.steps(branch)
             ends.append(self.next())
             for value in incoming:
                 self.use(value, 2 * ends[-1])
-        self.numbers[step] = Numbers(own, tuple(ends))
+        self.numbers[step] = Numbers(begin, tuple(ends))
         end = self.next()
         for phi in step.results:
             self.define(phi, end)

@@ -99,13 +99,13 @@ def plan_memory(module: HloModule, program: StepProgram) -> MemoryPlan:
     final, results = insertion.results(shares=shares)
     steps = insertion.steps(program.steps) + final
     slices, arena_bytes = assign(sets.sets(), results)
-    slice_of = {value: own for own in slices for value in own.values}
+    slice_of = {value: slice_ for slice_ in slices for value in slice_.values}
     return MemoryPlan(
         module,
         program,
         steps,
         slices,
-        [slice_of[own.values[0]] for own in results],
+        [slice_of[value_set.values[0]] for value_set in results],
         arena_bytes,
         donations(module, program, sets, results) if shares else (),
         sets.intervals,
@@ -128,7 +128,7 @@ def _text(plan: MemoryPlan) -> str:
         *_steps(plan, plan.steps, "  "),
         "",
         "slices (size, live range by the numbers of steps, values):",
-        *_table([_slice(plan, own) for own in plan.slices]),
+        *_table([_slice(plan, slice_) for slice_ in plan.slices]),
     ]
     if plan.aliases:
         rows = [[str(alias), _outcome(plan, alias.source, alias.target)] for alias in plan.aliases]
@@ -157,10 +157,10 @@ def _table(rows: Sequence[Sequence[str]]) -> list[str]:
     ]
 
 
-def _slice(plan: MemoryPlan, own: BufferSlice) -> list[str]:
-    intervals = sorted(interval for value in own.values for interval in plan.intervals[value])
-    values = ", ".join(_with_location(plan, value) for value in own.values)
-    return [str(own), f"{own.size:,}", spans_text(intervals), values]
+def _slice(plan: MemoryPlan, slice_: BufferSlice) -> list[str]:
+    intervals = sorted(interval for value in slice_.values for interval in plan.intervals[value])
+    values = ", ".join(_with_location(plan, value) for value in slice_.values)
+    return [str(slice_), f"{slice_.size:,}", spans_text(intervals), values]
 
 
 def spans_text(intervals: Sequence[tuple[int, int]]) -> str:
@@ -188,19 +188,19 @@ def _steps(plan: MemoryPlan, steps: Sequence[Step], indent: str) -> Iterator[str
     for step in steps:
         # Copies that copy insertion added have no numbers.
         numbers = plan.numbers.get(step, Numbers(0))
-        own, inner = f"{numbers.own or '':>4} {indent}", numbers.inner
+        prefix, inner = f"{numbers.first or '':>4} {indent}", numbers.inner
         if isinstance(step, WhileStep):
-            yield f"{own}while {step.instruction.name}: test {inner[0]}, back {inner[1]}, end {inner[2]}"
+            yield f"{prefix}while {step.instruction.name}: test {inner[0]}, back {inner[1]}, end {inner[2]}"
             yield from _steps(plan, step.condition, indent + "  ")
             yield f"     {indent}while {step.predicate}"
             yield from _steps(plan, step.body, indent + "  ")
         elif isinstance(step, ConditionalStep):
-            yield f"{own}conditional {step.instruction.name} by {step.index}"
+            yield f"{prefix}conditional {step.instruction.name} by {step.index}"
             for position, (branch, end) in enumerate(zip(step.branches, inner, strict=True)):
                 yield f"     {indent}branch {position}, to {end}"
                 yield from _steps(plan, branch, indent + "  ")
         else:
-            yield f"{own}{_line(step)}"
+            yield f"{prefix}{_line(step)}"
 
 
 def _line(step: Step) -> str:

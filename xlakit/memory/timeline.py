@@ -120,7 +120,7 @@ class MemoryTimeline:
 
 def memory_timeline(plan: MemoryPlan) -> MemoryTimeline:
     """The timeline of a plan's arena."""
-    slices = [own for own in plan.slices if own.space is Space.ARENA]
+    slices = [slice_ for slice_ in plan.slices if slice_.space is Space.ARENA]
     levels = ArenaUse(slices)
     moments = tuple(_moments(plan, plan.steps, levels, 0))
     donations = tuple((result, argument, plan.results[result].bytes) for result, argument in plan.donations)
@@ -136,9 +136,9 @@ class ArenaUse:
 
     def __init__(self, slices: Sequence[BufferSlice]) -> None:
         changes: dict[int, int] = {}
-        for own in slices:
-            changes[own.first] = changes.get(own.first, 0) + own.size
-            changes[own.last + 1] = changes.get(own.last + 1, 0) - own.size
+        for slice_ in slices:
+            changes[slice_.first] = changes.get(slice_.first, 0) + slice_.size
+            changes[slice_.last + 1] = changes.get(slice_.last + 1, 0) - slice_.size
         self._points = sorted(changes)
         self._at: list[int] = []
         bytes_in_use = 0
@@ -155,11 +155,11 @@ class ArenaUse:
         index = bisect_right(self._points, point) - 1
         return self._at[index] if index >= 0 else 0
 
-    def most_without(self, own: BufferSlice) -> int:
+    def most_without(self, slice_: BufferSlice) -> int:
         """The most bytes at any point, without one of the slices."""
         most = 0
         for point, bytes_in_use in zip(self._points, self._at, strict=True):
-            most = max(most, bytes_in_use - own.size if own.first <= point <= own.last else bytes_in_use)
+            most = max(most, bytes_in_use - slice_.size if slice_.first <= point <= slice_.last else bytes_in_use)
         return most
 
 
@@ -170,10 +170,10 @@ def _moments(plan: MemoryPlan, steps: Sequence[Step], levels: ArenaUse, depth: i
         if numbers is not None:
             instruction = None if isinstance(step, CopyStep) else step.instruction
             name = f"copy of {step.source.name}" if isinstance(step, CopyStep) else step.instruction.name
-            points = [point for number in (numbers.own, *numbers.inner) for point in (2 * number, 2 * number + 1)]
+            points = [point for number in (numbers.first, *numbers.inner) for point in (2 * number, 2 * number + 1)]
             fullest = max(points, key=levels.at)
             yield Moment(
-                numbers.own,
+                numbers.first,
                 fullest,
                 depth,
                 name,
@@ -188,12 +188,12 @@ def _moments(plan: MemoryPlan, steps: Sequence[Step], levels: ArenaUse, depth: i
 def _held_at(plan: MemoryPlan, slices: Sequence[BufferSlice], peak: Moment) -> tuple[Held, ...]:
     """The slices in use at a peak, the largest first, each with the value that it holds and the value's next reader."""
     levels = ArenaUse(slices)
-    there = [own for own in slices if own.first <= peak.point <= own.last]
-    there.sort(key=lambda own: (-own.size, own.first, own.values[0].name))
+    in_use = [slice_ for slice_ in slices if slice_.first <= peak.point <= slice_.last]
+    in_use.sort(key=lambda slice_: (-slice_.size, slice_.first, slice_.values[0].name))
     uses = _uses(plan)
     found: list[Held] = []
-    for number, own in enumerate(there):
-        value = _value_at(plan, own, peak.point)
+    for number, slice_ in enumerate(in_use):
+        value = _value_at(plan, slice_, peak.point)
         reads = sorted(uses.get(value, ()))
         step = peak.point // 2
         defined = plan.intervals[value][0][0] // 2
@@ -201,25 +201,25 @@ def _held_at(plan: MemoryPlan, slices: Sequence[BufferSlice], peak: Moment) -> t
         found.append(
             Held(
                 value,
-                own,
-                own.first // 2,
-                own.last // 2,
+                slice_,
+                slice_.first // 2,
+                slice_.last // 2,
                 defined,
                 next((read for read in reads if read >= step), 0),
                 step != defined and step not in reads,
                 location,
-                levels.most_without(own) if number < _MOST_WITHOUT else None,
+                levels.most_without(slice_) if number < _MOST_WITHOUT else None,
             )
         )
     return tuple(found)
 
 
-def _value_at(plan: MemoryPlan, own: BufferSlice, point: int) -> HloValue:
+def _value_at(plan: MemoryPlan, slice_: BufferSlice, point: int) -> HloValue:
     """The value that a slice holds at a point, or the one defined closest to the point if it holds none."""
-    for value in own.values:
+    for value in slice_.values:
         if any(low <= point <= high for low, high in plan.intervals[value]):
             return value
-    return min(own.values, key=lambda value: min(abs(low - point) for low, _ in plan.intervals[value]))
+    return min(slice_.values, key=lambda value: min(abs(low - point) for low, _ in plan.intervals[value]))
 
 
 def _uses(plan: MemoryPlan) -> dict[HloValue, set[int]]:
@@ -232,15 +232,15 @@ def _uses(plan: MemoryPlan) -> dict[HloValue, set[int]]:
 
     for step, numbers in plan.numbers.items():
         if isinstance(step, WhileStep):
-            note(step.initial, numbers.own)
+            note(step.initial, numbers.first)
             note((step.predicate,), numbers.inner[0])
             note(step.next_values, numbers.inner[1])
         elif isinstance(step, ConditionalStep):
-            note((step.index,), numbers.own)
+            note((step.index,), numbers.first)
             for incoming, end in zip(step.incoming, numbers.inner, strict=True):
                 note(incoming, end)
         else:
-            note(reads_of(step), numbers.own)
+            note(reads_of(step), numbers.first)
     return found
 
 
@@ -253,11 +253,11 @@ def _table(timeline: MemoryTimeline) -> str:
     size = -(-len(timeline.moments) // _MOST_ROWS)
     table = [("step", "in use", "", "instruction", "line")]
     for start in range(0, len(timeline.moments), size):
-        own = timeline.moments[start : start + size]
-        most = max(own, key=lambda moment: moment.bytes)
+        moments = timeline.moments[start : start + size]
+        most = max(moments, key=lambda moment: moment.bytes)
         bar = "#" * round(_BAR * most.bytes / max(1, timeline.peak.bytes))
-        numbers = str(own[0].number) if len(own) == 1 else f"{own[0].number}-{own[-1].number}"
-        mark = "  <- peak" if timeline.peak in own else ""
+        numbers = str(moments[0].number) if len(moments) == 1 else f"{moments[0].number}-{moments[-1].number}"
+        mark = "  <- peak" if timeline.peak in moments else ""
         indent = "  " * most.depth if size == 1 else ""
         table.append((numbers, f"{most.bytes:,}", bar, f"{indent}%{most.name} ({most.opcode}){mark}", _place(most)))
     what = "temporaries over the schedule"

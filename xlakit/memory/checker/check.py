@@ -66,11 +66,11 @@ class _Check:
         caller = Actor("the caller", None)
         contents = self._walk.memory.contents
         for number, value in enumerate(self._arguments):
-            own = self._object("argument", number, value.bytes)
-            contents.write(own.begin, own.end, frozenset((value,)))
+            slice_ = self._object("argument", number, value.bytes)
+            contents.write(slice_.begin, slice_.end, frozenset((value,)))
         for number, array in enumerate(self._plan.program.constants):
-            own = self._object("constant", number, array.nbytes)
-            contents.write(own.begin, own.end, frozenset((self._constants.of(array),)))
+            slice_ = self._object("constant", number, array.nbytes)
+            contents.write(slice_.begin, slice_.end, frozenset((self._constants.of(array),)))
         root = self._walk.run(self._plan.module.entry, self._parameters, self._plan.steps)
         for number, value in enumerate(arrays(root)):
             self._walk.memory.read(self._object("result", number, value.bytes), value, caller)
@@ -85,23 +85,25 @@ class _Check:
         return Slice(found[0], found[0] + size, f"{space} {number}", is_read_only)
 
     def _slice_of(self, value: HloValue, size: int | None) -> Slice:
-        own = self._plan.slice_of(value)
-        size = own.size if size is None else size
-        if size > own.size:
-            rule = f"needs {size} bytes of {own}, which has {own.size}"
+        slice_ = self._plan.slice_of(value)
+        size = slice_.size if size is None else size
+        if size > slice_.size:
+            rule = f"needs {size} bytes of {slice_}, which has {slice_.size}"
             raise MemoryPlanError(rule, step="a step", instruction=value.instruction)
-        if own.space is Space.VARIABLE:
-            number = self._variables.get(own)
+        if slice_.space is Space.VARIABLE:
+            number = self._variables.get(slice_)
             if number is None:
                 # Variables are numbered here in the order in which the proof meets them; each takes whole words.
-                number = self._variables[own] = len(self._variables)
-                self._lines.add("variable", number, max(_WORD, -(-own.size // _WORD) * _WORD))
+                number = self._variables[slice_] = len(self._variables)
+                self._lines.add("variable", number, max(_WORD, -(-slice_.size // _WORD) * _WORD))
             return self._object("variable", number, size)
-        if own.space is not Space.ARENA:
-            return self._object(own.space.value, own.number, size)
-        if not 0 <= own.offset <= own.offset + own.size <= self._lines.arena_bytes:
-            rule = f"is given {own}, which has {self._lines.arena_bytes} bytes"
+        if slice_.space is not Space.ARENA:
+            return self._object(slice_.space.value, slice_.number, size)
+        if not 0 <= slice_.offset <= slice_.offset + slice_.size <= self._lines.arena_bytes:
+            rule = f"is given {slice_}, which has {self._lines.arena_bytes} bytes"
             raise MemoryPlanError(rule, step="a step", instruction=value.instruction)
-        if own.offset % ALIGNMENT:
-            raise MemoryPlanError(f"is given {own}, which is not aligned", step="a step", instruction=value.instruction)
-        return Slice(own.offset, own.offset + size, str(own))
+        if slice_.offset % ALIGNMENT:
+            raise MemoryPlanError(
+                f"is given {slice_}, which is not aligned", step="a step", instruction=value.instruction
+            )
+        return Slice(slice_.offset, slice_.offset + size, str(slice_))

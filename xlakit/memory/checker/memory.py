@@ -93,31 +93,31 @@ class Memory:
 
     def begin(self, slices: Sequence[Slice], actor: Actor, *, is_written: bool) -> None:
         """Mark slices as read, or written, by other devices from now on."""
-        for own in slices:
-            self._check_pending(own, actor, is_write=is_written)
-        self._pending += [_Pending(own, is_written, actor) for own in slices]
+        for slice_ in slices:
+            self._check_pending(slice_, actor, is_write=is_written)
+        self._pending += [_Pending(slice_, is_written, actor) for slice_ in slices]
 
     def end(self, actor: Actor) -> None:
         """End the accesses that ``actor`` has begun."""
         self._pending = [p for p in self._pending if p.actor is not actor]
 
-    def read(self, own: Slice, value: Value, actor: Actor, what: str = "reads") -> None:
+    def read(self, slice_: Slice, value: Value, actor: Actor, what: str = "reads") -> None:
         """Check that a slice that a step reads holds a value."""
         if not value.bytes:
             return
-        self._check_pending(own, actor, is_write=False)
-        if value not in self.contents.held(own.begin, own.end):
-            raise self.fault(f"{what} {value} in {own.text}", own, actor, value)
+        self._check_pending(slice_, actor, is_write=False)
+        if value not in self.contents.held(slice_.begin, slice_.end):
+            raise self.fault(f"{what} {value} in {slice_.text}", slice_, actor, value)
 
-    def write(self, own: Slice, held: Held, actor: Actor) -> None:
+    def write(self, slice_: Slice, held: Held, actor: Actor) -> None:
         """Record that a step writes a whole slice."""
-        if own.begin == own.end:
+        if slice_.begin == slice_.end:
             return
-        if own.is_read_only:
-            raise MemoryPlanError(f"writes to {own.text}", step=str(actor), instruction=actor.instruction)
-        self._check_pending(own, actor, is_write=True)
-        self.contents.write(own.begin, own.end, held)
-        self._writers.append((own.begin, own.end, actor))
+        if slice_.is_read_only:
+            raise MemoryPlanError(f"writes to {slice_.text}", step=str(actor), instruction=actor.instruction)
+        self._check_pending(slice_, actor, is_write=True)
+        self.contents.write(slice_.begin, slice_.end, held)
+        self._writers.append((slice_.begin, slice_.end, actor))
 
     def copy(self, source: Slice, target: Slice, actor: Actor) -> None:
         """Record a copy of bytes, with all values that they hold."""
@@ -132,19 +132,19 @@ class Memory:
         for begin, end, held in moved:
             self.contents.write(begin - source.begin + target.begin, end - source.begin + target.begin, held)
 
-    def _check_pending(self, own: Slice, actor: Actor, *, is_write: bool) -> None:
+    def _check_pending(self, slice_: Slice, actor: Actor, *, is_write: bool) -> None:
         for use in self._pending:
-            if use.slice.overlaps(own) and (is_write or use.is_written):
+            if use.slice.overlaps(slice_) and (is_write or use.is_written):
                 what = "writes to" if is_write else "reads"
                 verb = "writes" if use.is_written else "reads"
-                rule = f"{what} {own.text}, which overlaps {use.slice.text}, while {use.actor} still {verb} that"
+                rule = f"{what} {slice_.text}, which overlaps {use.slice.text}, while {use.actor} still {verb} that"
                 raise MemoryPlanError(rule, step=str(actor), instruction=actor.instruction)
 
-    def fault(self, rule: str, own: Slice, actor: Actor, expected: Value) -> MemoryPlanError:
+    def fault(self, rule: str, slice_: Slice, actor: Actor, expected: Value) -> MemoryPlanError:
         """The error for a slice that does not hold the expected value."""
-        late = [writer for begin, end, writer in self._writers if begin < own.end and own.begin < end]
-        whole = self.contents.held(own.begin, own.end)
-        held = whole or self.contents.around(own.begin, own.end)
+        late = [writer for begin, end, writer in self._writers if begin < slice_.end and slice_.begin < end]
+        whole = self.contents.held(slice_.begin, slice_.end)
+        held = whole or self.contents.around(slice_.begin, slice_.end)
         text = " = ".join(sorted(map(str, held)))
         return MemoryPlanError(
             rule,

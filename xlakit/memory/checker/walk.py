@@ -238,11 +238,11 @@ class Walk:
         frame.kept.remove(start)
         self._each(step.results, [value], actor, self._write)
 
-    def _read(self, own: HloValue, value: Value, actor: Actor) -> None:
-        self.memory.read(self._slice_of(own, value.bytes), value, actor)
+    def _read(self, hlo_value: HloValue, value: Value, actor: Actor) -> None:
+        self.memory.read(self._slice_of(hlo_value, value.bytes), value, actor)
 
-    def _write(self, own: HloValue, value: Value, actor: Actor) -> None:
-        self.memory.write(self._slice_of(own, value.bytes), frozenset((value,)), actor)
+    def _write(self, hlo_value: HloValue, value: Value, actor: Actor) -> None:
+        self.memory.write(self._slice_of(hlo_value, value.bytes), frozenset((value,)), actor)
 
     def _each(
         self,
@@ -254,8 +254,8 @@ class Walk:
         values = list(arrays(tuple(trees)))
         if len(values) != len(planned):
             raise _fault(f"has slices for {len(planned)} arrays instead of {len(values)}", actor)
-        for own, value in zip(planned, values, strict=True):
-            act(own, value, actor)
+        for hlo_value, value in zip(planned, values, strict=True):
+            act(hlo_value, value, actor)
 
     # -- kernels ---------------------------------------------------------------------------------
 
@@ -298,18 +298,18 @@ class Walk:
     ) -> None:
         """Check that results and scratch overlap nothing, except results that the kernel may write over operands."""
         written = [*targets, *spare]
-        for number, own in enumerate(written):
+        for number, target in enumerate(written):
             for other in written[:number]:
-                if own.overlaps(other):
-                    raise _fault(f"writes to {own.text} and to {other.text}, which overlap", actor)
+                if target.overlaps(other):
+                    raise _fault(f"writes to {target.text} and to {other.text}, which overlap", actor)
             for operand, source in enumerate(sources):
-                if not own.overlaps(source):
+                if not target.overlaps(source):
                     continue
                 refusal = "they are not the same slice"
-                if number < len(targets) and own.is_at(source):
+                if number < len(targets) and target.is_at(source):
                     refusal = self._refusal(step, number, operand)
                 if refusal:
-                    rule = f"writes to {own.text} while it reads operand {operand} in {source.text}: {refusal}"
+                    rule = f"writes to {target.text} while it reads operand {operand} in {source.text}: {refusal}"
                     raise _fault(rule, actor)
 
     # -- collectives -----------------------------------------------------------------------------
@@ -353,9 +353,9 @@ class Walk:
         self._read(step.arrival[0], frame.states[start], actor)
         self.memory.end(poster)
         value = frame.values[start]
-        made = value if isinstance(start.op, AllReduceStart) else _part(value, 1)
-        self._each(step.results, [made], actor, self._write)
-        return made
+        result = value if isinstance(start.op, AllReduceStart) else _part(value, 1)
+        self._each(step.results, [result], actor, self._write)
+        return result
 
     # -- control ---------------------------------------------------------------------------------
 
