@@ -207,7 +207,7 @@ def _without_log(text: str) -> str:
     """The text with the prefixes of log lines replaced by spaces, so that lines and columns stay the same."""
     if not _LOGGED.match(text.lstrip()):
         return text
-    return _LOGGED.sub(lambda found: " " * len(found[0]), text)
+    return _LOGGED.sub(lambda match: " " * len(match[0]), text)
 
 
 def uncompressed(data: bytes, name: str) -> bytes:

@@ -59,6 +59,6 @@ def part_of(data: bytes, which: str, name: str = "<data>") -> Part:
 
 
 def _part(text: str, start: int, end: int) -> Part:
-    own = text[start:end]
-    match = re.match(r"\s*HloModule\s+([\w.$%-]+)", own)
-    return Part(match[1] if match else "", _NOT_NEW_LINE.sub(" ", text[:start]) + own)
+    module_text = text[start:end]
+    match = re.match(r"\s*HloModule\s+([\w.$%-]+)", module_text)
+    return Part(match[1] if match else "", _NOT_NEW_LINE.sub(" ", text[:start]) + module_text)

@@ -217,36 +217,36 @@ def read_annotations(proto: Any, payloads: Sequence[bytes], known: dict[bytes, A
     known: the module's cache of annotations that consist of metadata alone, keyed by the bytes of the metadata. Most
     instructions have such annotations, and many have equal ones.
     """
-    made: dict[str, Any] = {}
+    fields: dict[str, Any] = {}
     where = ""
     try:
         where = "metadata"
         data = proto.metadata.SerializeToString()
-        plain = known.get(data)
+        metadata_only = known.get(data)
         # Some writers write empty messages.
-        if plain is not None:
-            made["metadata"] = plain.metadata
+        if metadata_only is not None:
+            fields["metadata"] = metadata_only.metadata
         elif data:
-            made["metadata"] = read_metadata(proto.metadata, payloads)
-            plain = known[data] = Annotations(metadata=made["metadata"])
+            fields["metadata"] = read_metadata(proto.metadata, payloads)
+            metadata_only = known[data] = Annotations(metadata=fields["metadata"])
         where = "sharding"
         if proto.HasField("sharding"):
-            made["sharding"] = read_sharding(proto.sharding)
+            fields["sharding"] = read_sharding(proto.sharding)
         where = "original_value"
         if proto.HasField("original_value"):
-            made["origin"] = read_origin(proto.original_value)
+            fields["origin"] = read_origin(proto.original_value)
     except XlakitError as error:
         error.rule = f"{where}: {error.rule}"
         raise
     if proto.HasField("frontend_attributes") and proto.frontend_attributes.map:
-        made["frontend_attributes"] = tuple(sorted(proto.frontend_attributes.map.items()))
+        fields["frontend_attributes"] = tuple(sorted(proto.frontend_attributes.map.items()))
     if proto.backend_config:
-        made["backend_config"] = text_of(proto.backend_config)
+        fields["backend_config"] = text_of(proto.backend_config)
     if proto.HasField("statistics_viz") and proto.statistics_viz.ByteSize():
-        made["statistics"] = tuple((s.stat_name, s.stat_val) for s in proto.statistics_viz.statistics)
-        made["statistics_visualized"] = proto.statistics_viz.stat_index_to_visualize
+        fields["statistics"] = tuple((s.stat_name, s.stat_val) for s in proto.statistics_viz.statistics)
+        fields["statistics_visualized"] = proto.statistics_viz.stat_index_to_visualize
     if proto.HasField("parameter_replication") and proto.parameter_replication.replicated_at_leaf_buffers:
-        made["parameter_replication"] = tuple(proto.parameter_replication.replicated_at_leaf_buffers)
-    if plain is not None and len(made) == 1:
-        return plain
-    return Annotations(**made) if made else NO_ANNOTATIONS
+        fields["parameter_replication"] = tuple(proto.parameter_replication.replicated_at_leaf_buffers)
+    if metadata_only is not None and len(fields) == 1:
+        return metadata_only
+    return Annotations(**fields) if fields else NO_ANNOTATIONS

@@ -97,7 +97,7 @@ def _add_field(
     exact: bool,
 ) -> None:
     name, type_name, mark, oneof, number = field
-    made = message.field.add(name=name, number=int(number), label=_Field.LABEL_OPTIONAL)
+    proto = message.field.add(name=name, number=int(number), label=_Field.LABEL_OPTIONAL)
     if type_name.startswith("{"):
         key, value = type_name.strip("{}").split(",")
         entry_name = "".join(part.capitalize() for part in name.split("_")) + "Entry"
@@ -106,22 +106,26 @@ def _add_field(
         for number_in_entry, (part, part_type) in enumerate((("key", key), ("value", value)), start=1):
             part_field = entry.field.add(name=part, number=number_in_entry, label=_Field.LABEL_OPTIONAL)
             _set_type(part_field, scope, part_type, kinds)
-        made.label, made.type, made.type_name = _Field.LABEL_REPEATED, _Field.TYPE_MESSAGE, f".xla.{scope}.{entry_name}"
+        proto.label, proto.type, proto.type_name = (
+            _Field.LABEL_REPEATED,
+            _Field.TYPE_MESSAGE,
+            f".xla.{scope}.{entry_name}",
+        )
         return
-    _set_type(made, scope, type_name, kinds)
+    _set_type(proto, scope, type_name, kinds)
     if mark == "*":
-        made.label = _Field.LABEL_REPEATED
+        proto.label = _Field.LABEL_REPEATED
         # dynamic_sizes is short and wanted as numbers.
         if not exact and type_name in _SCALARS and name != "dynamic_sizes":
-            made.label, made.type = _Field.LABEL_OPTIONAL, _Field.TYPE_BYTES
+            proto.label, proto.type = _Field.LABEL_OPTIONAL, _Field.TYPE_BYTES
     if oneof or mark == "?":
         group = oneof or f"_{name}"
         names = [o.name for o in message.oneof_decl]
         if group not in names:
             message.oneof_decl.add(name=group)
             names.append(group)
-        made.oneof_index = names.index(group)
-        made.proto3_optional = mark == "?"
+        proto.oneof_index = names.index(group)
+        proto.proto3_optional = mark == "?"
 
 
 def _set_type(field: descriptor_pb2.FieldDescriptorProto, scope: str, type_name: str, kinds: dict[str, str]) -> None:

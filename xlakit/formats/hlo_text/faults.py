@@ -210,8 +210,8 @@ class _Linker(Linker):
         for body in self.bodies.values():
             body.callees = [c for c in body.callees if self._is_there(c)]
         try:
-            made = self.link()
-            return HloModule(entry=made[entry.name], computations=tuple(made.values()), **fields)
+            computations = self.link()
+            return HloModule(entry=computations[entry.name], computations=tuple(computations.values()), **fields)
         except XlakitError as error:
             self._faults.append(error)
             return None
@@ -228,12 +228,12 @@ class _Linker(Linker):
     def differs(self, rule: str, offset: int) -> None:
         self._faults.append(self.lexer.error(rule, offset))
 
-    def instruction(self, record: Record, made: dict[str, Computation]) -> Instruction:
+    def instruction(self, record: Record, computations: dict[str, Computation]) -> Instruction:
         if record.values.get("custom_call_target") == _UNREAD or self._depends_on_what_is_lost(record):
             result = self._stand_in(record)
         else:
             try:
-                result = super().instruction(record, made)
+                result = super().instruction(record, computations)
             except XlakitError as error:
                 source, name = self.lexer.source, self.lexer.name
                 self._faults.append(
@@ -244,7 +244,7 @@ class _Linker(Linker):
         return result
 
     def _depends_on_what_is_lost(self, record: Record) -> bool:
-        if any(o.made in self._shapeless for o in record.operands):
+        if any(o.instruction in self._shapeless for o in record.operands):
             return True
         for value in record.values.values():
             named = value if isinstance(value, tuple) else (value,)
@@ -253,16 +253,16 @@ class _Linker(Linker):
         return False
 
     def _stand_in(self, record: Record) -> Instruction:
-        made = Instruction(
+        placeholder = Instruction(
             CustomCall(custom_call_target=_UNREAD),
             (),
             TOKEN_SHAPE if record.shape is None else record.shape,
             record.name,
         )
-        self._unread.add(made)
+        self._unread.add(placeholder)
         if record.shape is None:
-            self._shapeless.add(made)
-        return made
+            self._shapeless.add(placeholder)
+        return placeholder
 
     def plain(self, findings: Any) -> list[Finding]:
         """The findings that do not result from unreadable parts."""

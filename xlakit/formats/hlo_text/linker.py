@@ -31,7 +31,7 @@ class Linker:
     def link(self) -> dict[str, Computation]:
         """All computations by their names. Raises ParseError, ShapeError."""
         self._spread_threads()
-        made: dict[str, Computation] = {}
+        computations: dict[str, Computation] = {}
         open_bodies: set[str] = set()
         for first in self.bodies.values():
             stack = [(first, False)]
@@ -39,14 +39,16 @@ class Linker:
                 body, ready = stack.pop()
                 if ready:
                     open_bodies.discard(body.name)
-                    made[body.name] = self._make(body, made)
+                    computations[body.name] = self._make(body, computations)
                     continue
-                if body.name in made:
+                if body.name in computations:
                     continue
                 open_bodies.add(body.name)
                 stack.append((body, True))
-                stack += [(self._find(c, open_bodies), False) for c in reversed(body.callees) if c.name not in made]
-        return made
+                stack += [
+                    (self._find(c, open_bodies), False) for c in reversed(body.callees) if c.name not in computations
+                ]
+        return computations
 
     def _spread_threads(self) -> None:
         """Give the computations that an asynchronous operation calls, directly or indirectly, its execution thread.
@@ -77,12 +79,12 @@ class Linker:
             raise self.lexer.error(rule, callee.offset, hint=hint)
         return body
 
-    def _make(self, body: Body, made: dict[str, Computation]) -> Computation:
+    def _make(self, body: Body, computations: dict[str, Computation]) -> Computation:
         instructions: list[Instruction] = []
         for record in body.records:
-            record.made = self.instruction(record, made)
-            instructions.append(record.made)
-        root = (body.root or body.records[-1]).made
+            record.instruction = self.instruction(record, computations)
+            instructions.append(record.instruction)
+        root = (body.root or body.records[-1]).instruction
         computation = Computation(body.name, tuple(instructions), root, body.thread)
         if body.result is not None and not body.result[0].compatible(root.shape):
             self.differs(
@@ -96,10 +98,10 @@ class Linker:
         """Raise ParseError if the result of a computation differs from its declared shape."""
         raise self.lexer.error(rule, offset)
 
-    def instruction(self, record: Record, made: dict[str, Computation]) -> Instruction:
+    def instruction(self, record: Record, computations: dict[str, Computation]) -> Instruction:
         """The instruction of a record. Raises ParseError, ShapeError."""
-        operands = [operand.made for operand in record.operands]
-        op = self._op(record, made)
+        operands = [operand.instruction for operand in record.operands]
+        op = self._op(record, computations)
         shape = record.shape
         if record.operand_shapes:
             self._check_operand_shapes(record)
@@ -115,11 +117,11 @@ class Linker:
             operands,
             shape,
             record.name,
-            control_predecessors=[p.made for p in record.predecessors] if record.predecessors else (),
+            control_predecessors=[p.instruction for p in record.predecessors] if record.predecessors else (),
             annotations=record.annotations,
         )
 
-    def _op(self, record: Record, made: dict[str, Computation]) -> Op:
+    def _op(self, record: Record, computations: dict[str, Computation]) -> Op:
         values = record.values
         if not values:
             return _without_attributes(record.cls)
@@ -128,18 +130,18 @@ class Linker:
                 continue
             value = values.get(spec.name)
             if spec.kind is Kind.COMPUTATION and isinstance(value, Callee):
-                values[spec.name] = made[value.name]
+                values[spec.name] = computations[value.name]
             elif spec.kind is Kind.COMPUTATION_LIST and value is not None:
                 if None in value:
                     raise self.lexer.error(f"{record.cls.opcode} lacks one of its branches", record.offset)
-                values[spec.name] = tuple(made[c.name] for c in value)
+                values[spec.name] = tuple(computations[c.name] for c in value)
         try:
-            return record.cls(**values).canonical([operand.made.shape for operand in record.operands])
+            return record.cls(**values).canonical([operand.instruction.shape for operand in record.operands])
         except XlakitError as error:
             raise self._with_position(error, record) from None
 
     def _inferred(self, record: Record, op: Op) -> Shape:
-        shapes = [operand.made.shape for operand in record.operands]
+        shapes = [operand.instruction.shape for operand in record.operands]
         try:
             return laid_out(op, shapes, infer_shape(op, shapes, None, name=record.name))
         except XlakitError as error:
@@ -147,7 +149,7 @@ class Linker:
 
     def _check_operand_shapes(self, record: Record) -> None:
         for number, shape, offset in record.operand_shapes:
-            operand = record.operands[number].made
+            operand = record.operands[number].instruction
             if not shape.compatible(operand.shape) and not _same_bounds(shape, operand.shape):
                 raise self.lexer.error(
                     f"operand '{operand.name}' is said to be {shape.to_string(with_layout=False)}, it is "

@@ -23,19 +23,21 @@ def with_plain_names(module: HloModule) -> HloModule:
     if all(map(is_plain, named)):
         return module
     taken = {c.name for c in module.computations if is_plain(c.name)}
-    made: dict[Computation, Computation] = {}
+    renamed: dict[Computation, Computation] = {}
     for computation in module.computations:
         name = computation.name if is_plain(computation.name) else _plain(computation.name, taken)
-        made[computation] = dataclasses.replace(_renamed(computation, made), name=name)
-    return module.replace(name=_plain(module.name, set()), entry=made[module.entry], computations=tuple(made.values()))
+        renamed[computation] = dataclasses.replace(_renamed(computation, renamed), name=name)
+    return module.replace(
+        name=_plain(module.name, set()), entry=renamed[module.entry], computations=tuple(renamed.values())
+    )
 
 
-def _renamed(computation: Computation, made: dict[Computation, Computation]) -> Computation:
+def _renamed(computation: Computation, renamed: dict[Computation, Computation]) -> Computation:
     taken = {i.name for i in computation.instructions if is_plain(i.name)}
 
     def change(old: Instruction, operands: tuple[Instruction, ...]) -> Instruction:
         name = old.name if is_plain(old.name) else _plain(old.name, taken)
-        op = old.op.map_computations(made.__getitem__) if old.op.called_computations else old.op
+        op = old.op.map_computations(renamed.__getitem__) if old.op.called_computations else old.op
         return old.replace(op=op, operands=operands, name=name)
 
     return computation.rebuild(change)

@@ -46,12 +46,12 @@ def _parse_module(lexer: Lexer) -> HloModule:
     else:
         entry = _instructions(reader)
         fields["name"] = "_"
-    made = Linker(lexer, reader.bodies).link()
-    computation = made[entry.name]
+    computations = Linker(lexer, reader.bodies).link()
+    computation = computations[entry.name]
     if "entry_computation_layout" not in fields:
         program = computation.program_shape
         fields["entry_computation_layout"] = ProgramShape(program.parameters, program.result)
-    return HloModule(entry=computation, computations=tuple(made.values()), **fields)
+    return HloModule(entry=computation, computations=tuple(computations.values()), **fields)
 
 
 def _computations(reader: Reader) -> Body:

@@ -25,12 +25,13 @@ class Callee:
 
 
 class Record:
-    """One instruction as written. ``made`` is its Instruction; the attribute is set by the linker."""
+    """One instruction as written. ``instruction`` is what it stands for; the attribute is set by the linker."""
 
-    made: Instruction
+    instruction: Instruction
 
     __slots__ = (
-        "annotations", "cls", "made", "name", "offset", "operand_shapes", "operands", "predecessors", "shape", "values",
+        "annotations", "cls", "instruction", "name", "offset", "operand_shapes", "operands", "predecessors", "shape",
+        "values",
     )  # fmt: skip
 
     def __init__(self, name: str, cls: type[Op], offset: int, shape: Shape | None) -> None:

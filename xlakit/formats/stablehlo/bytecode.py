@@ -163,10 +163,10 @@ class Bytecode:
         return self._value(number + self._attribute_count, self._type)
 
     def _value(self, number: int, decode: Decoder) -> Any:
-        made = self._made
-        if number not in made:
-            made[number] = self.decoded(number, decode)
-        return made[number]
+        values = self._made
+        if number not in values:
+            values[number] = self.decoded(number, decode)
+        return values[number]
 
     def decoded(self, number: int, decode: Decoder) -> Any:
         """An attribute or type decoded by ``decode``, or its text. Raises ForeignProgram."""

@@ -94,9 +94,11 @@ class Draft:
         name: str = "",
     ) -> Instruction:
         """A new instruction."""
-        made = Instruction(op, operands, shape, self._names.of(annotations, name or op.opcode), annotations=annotations)
-        self._instructions.append(made)
-        return made
+        instruction = Instruction(
+            op, operands, shape, self._names.of(annotations, name or op.opcode), annotations=annotations
+        )
+        self._instructions.append(instruction)
+        return instruction
 
     def parameter(self, number: int, shape: Shape, annotations: Annotations, name: str) -> Instruction:
         """A parameter."""
@@ -116,8 +118,10 @@ class Draft:
         whole = self.emit(op, operands, tuple_of(shapes), annotations)
         if annotations.sharding is not None or annotations.frontend_attributes:
             # The sharding annotates the tuple; the get-tuple-elements have none.
-            own = tuple(pair for pair in annotations.frontend_attributes if not pair[0].startswith(OF_SHARDY))
-            annotations = replace(annotations, sharding=None, frontend_attributes=own)
+            frontend_attributes = tuple(
+                pair for pair in annotations.frontend_attributes if not pair[0].startswith(OF_SHARDY)
+            )
+            annotations = replace(annotations, sharding=None, frontend_attributes=frontend_attributes)
         return [self.element(whole, index, annotations) for index in range(len(shapes))]
 
     def bundle(self, values: Sequence[Instruction], annotations: Annotations = NO_ANNOTATIONS) -> Instruction:

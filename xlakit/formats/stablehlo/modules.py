@@ -182,14 +182,14 @@ class _Conversion:
         self._define_parameters(draft, region)
         return self._finished(draft, self._region_name(), region)
 
-    def _define_parameters(self, draft: Draft, region: Region, said: Sequence[Mapping[str, Any]] = ()) -> None:
-        """Define a parameter for each argument of a region; ``said``: attributes of the main function's arguments."""
+    def _define_parameters(self, draft: Draft, region: Region, attributes: Sequence[Mapping[str, Any]] = ()) -> None:
+        """Define a parameter for each argument of a region; ``attributes``: those of the main function's arguments."""
         for index, (type, at) in enumerate(zip(region.types, region.locations, strict=True)):
             annotations = self._locations.annotations(at)
-            if said and self._shardings is not None:
-                annotations = self._shardings.argument(annotations, said[index])
-            made = draft.parameter(index, self.code.type(type), annotations, f"Arg_{index}")
-            draft.define(region.first_argument + index, made)
+            if attributes and self._shardings is not None:
+                annotations = self._shardings.argument(annotations, attributes[index])
+            parameter = draft.parameter(index, self.code.type(type), annotations, f"Arg_{index}")
+            draft.define(region.first_argument + index, parameter)
 
     def _region_name(self) -> str:
         self._regions += 1
@@ -204,9 +204,9 @@ class _Conversion:
         return self._computation(draft, name, root)
 
     def _computation(self, draft: Draft, name: str, root: Instruction) -> Computation:
-        made = draft.computation(f"{name}.{len(self._computations) + 1}", root)
-        self._computations.append(made)
-        return made
+        computation = draft.computation(f"{name}.{len(self._computations) + 1}", root)
+        self._computations.append(computation)
+        return computation
 
     # -- operations ----------------------------------------------------------------------------------
 
@@ -229,22 +229,22 @@ class _Conversion:
             return
         self._check_known(operation.attributes, name)
         if name == _CAST or (name in _SAME and self._shardings is None):
-            made: Sequence[Instruction] = [draft.value(operation.operands[0])]
+            results: Sequence[Instruction] = [draft.value(operation.operands[0])]
         elif name in _MARKERS and self._shardings is not None:
-            made = self._shardings.marker(draft, operation, self._locations.annotations(operation.location))
+            results = self._shardings.marker(draft, operation, self._locations.annotations(operation.location))
         elif name == _MANUAL:
-            made = self._manual(draft, operation)
+            results = self._manual(draft, operation)
         else:
             shapes: list[Shape] = [code.type(number) for number in operation.types]
             at = self._annotations(operation)
             if name == _WHILE:
-                made = self._while(draft, operation, shapes, at)
+                results = self._while(draft, operation, shapes, at)
             elif name in _CONDITIONALS:
-                made = self._conditional(draft, operation, shapes, at)
+                results = self._conditional(draft, operation, shapes, at)
             else:
                 operands = [draft.value(number) for number in operation.operands]
-                made = rule_of(name)(Adaptor(operation, operands, shapes, at, draft, self))
-        for index, value in enumerate(made):
+                results = rule_of(name)(Adaptor(operation, operands, shapes, at, draft, self))
+        for index, value in enumerate(results):
             draft.define(operation.first_result + index, value)
 
     def _annotations(self, operation: Operation) -> Annotations:
@@ -344,12 +344,12 @@ class _Conversion:
 
     def _captured(self, *regions: Region) -> list[int]:
         """The values that regions use and do not define, apart from constants, in the order of their first use."""
-        own = {number for region in regions for each in _regions(region) for number in _defined(each)}
+        defined = {number for region in regions for each in _regions(region) for number in _defined(each)}
         found: dict[int, None] = {}
         for operation in (operation for region in regions for operation in _operations(region)):
             for number in operation.operands:
                 first = self._unchanged.get(number, number)
-                if first not in own and first not in self._constants:
+                if first not in defined and first not in self._constants:
                     found[first] = None
         return list(found)
 
