@@ -191,10 +191,10 @@ class NetworkSession(LocalPart):
         arrived = self._all_to_all_bytes(rendezvous, "reduce", parcels, sum(piece[0].nbytes for piece in pieces))
         rows = {rank: unpack(data, len(totals)) for rank, data in arrived.items()}
         rows[self._peers.rank] = [piece[ranks.index(self._peers.rank)] for piece in pieces]
-        own = [combine(function, [rows[rank][k] for rank in ranks]) for k, function in enumerate(functions)]
-        shared = self._all_gather_bytes(rendezvous, "reduced", self._packed(own))
-        parts = {rank: unpack(data, len(own)) for rank, data in shared.items()}
-        parts[self._peers.rank] = own
+        own_parts = [combine(function, [rows[rank][k] for rank in ranks]) for k, function in enumerate(functions)]
+        shared = self._all_gather_bytes(rendezvous, "reduced", self._packed(own_parts))
+        parts = {rank: unpack(data, len(own_parts)) for rank, data in shared.items()}
+        parts[self._peers.rank] = own_parts
         arrays = next(iter(contributions.values()))
         return [
             np.concatenate([parts[rank][k] for rank in ranks]).view(array.dtype).reshape(array.shape)
@@ -332,16 +332,16 @@ class NetworkSession(LocalPart):
         return self._header(mark, (_PERMUTE, mark, rendezvous.number, number << 32 | receiver), text)
 
 
-def _tree(ranks: Sequence[int], root: int, own: int) -> tuple[int | None, list[int]]:
-    """The parent (None for the root) and the children of process ``own`` in a broadcast tree.
+def _tree(ranks: Sequence[int], root: int, process: int) -> tuple[int | None, list[int]]:
+    """The parent (None for the root) and the children of ``process`` in a broadcast tree.
 
     The tree is binomial; with few processes all are children of the root.
     """
     others = [rank for rank in ranks if rank != root]
     if len(ranks) <= _DIRECT:
-        return (None, others) if own == root else (root, [])
+        return (None, others) if process == root else (root, [])
     order = [root, *others]
-    position, count = order.index(own), len(ranks)
+    position, count = order.index(process), len(ranks)
     # The lowest set bit of a position is the distance to its parent; its children are at the distances of lower bits.
     lowest = position & -position if position else 1 << (count - 1).bit_length()
     steps = [1 << bit for bit in range(lowest.bit_length() - 1)]

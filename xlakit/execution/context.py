@@ -421,12 +421,14 @@ class ExecutionContext:
         # A run with a part in a device's queue is not failed: it continues when the execution before it ends or fails.
         failed = [
             run
-            for run, own in stuck.items()
-            if any(w.device in dead for w in own) and not any(w.for_queue for w in own)
+            for run, run_waits in stuck.items()
+            if any(w.device in dead for w in run_waits) and not any(w.for_queue for w in run_waits)
         ]
         if all_stuck and failed:
             # Nothing else runs, so a run that waits for other programs waits for one that fails now.
-            failed += [run for run, own in stuck.items() if run not in failed and any(w.from_programs for w in own)]
+            failed += [
+                run for run, run_waits in stuck.items() if run not in failed and any(w.from_programs for w in run_waits)
+            ]
         errors = [deadlock_error(run, stuck, graph, self._active, is_late=run in late) for run in failed]
         for run, error in zip(failed, errors, strict=True):
             run.fail(error)

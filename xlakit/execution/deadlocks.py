@@ -99,8 +99,8 @@ def deadlock_error(
     cycle = graph.cycle()
     if len(cycle) > 1:
         rule += "\n  a cycle: " + " -> ".join(map(_device_name, [*cycle, cycle[0]]))
-    own = [wait for wait in stuck[run] if wait.device in dead]
-    return DeadlockError(rule, hint=TIMEOUT_HINT if is_late else _hint(own))
+    dead_waits = [wait for wait in stuck[run] if wait.device in dead]
+    return DeadlockError(rule, hint=TIMEOUT_HINT if is_late else _hint(dead_waits))
 
 
 def _device_name(node: object) -> str:

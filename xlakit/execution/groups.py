@@ -60,7 +60,7 @@ def check_pairs(pairs: Sequence[tuple[int, int]], count: int) -> None:
             )
 
 
-def _group(groups: ReplicaGroups, own: int, count: int) -> list[int]:
+def _group(groups: ReplicaGroups, device: int, count: int) -> list[int]:
     if not groups.groups:
         return list(range(count))
     for group in groups.groups:
@@ -69,4 +69,4 @@ def _group(groups: ReplicaGroups, own: int, count: int) -> list[int]:
                 raise ExecutionError(
                     f"replica groups name {member}, the program runs with ids 0 .. {count - 1}", hint=_COUNTS_HINT
                 )
-    return next((list(group) for group in groups.groups if own in group), [])
+    return next((list(group) for group in groups.groups if device in group), [])

@@ -41,9 +41,11 @@ class Recipe:
     def make(self, states: States, execution_context: ExecutionContext | None = None) -> Any:
         """Another executable with these random states; it has feeds and channels of its own if no context is given."""
         with compiling(self.options):
-            made: Recompiled = self.compile(self.module, self.execution.in_context(execution_context), **self.arguments)
-        made.random_states = states
-        return made
+            executable: Recompiled = self.compile(
+                self.module, self.execution.in_context(execution_context), **self.arguments
+            )
+        executable.random_states = states
+        return executable
 
     def __deepcopy__(self, memo: object) -> Self:
         return self

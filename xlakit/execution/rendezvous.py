@@ -79,7 +79,9 @@ class Rendezvous:
             return payload
         sender = rendezvous.members[root]
         gathered = self._assemble(
-            rendezvous, payload, lambda session, given: {sender: session.broadcast(rendezvous, given, root)}
+            rendezvous,
+            payload,
+            lambda session, contributions: {sender: session.broadcast(rendezvous, contributions, root)},
         )
         return gathered[sender]
 
@@ -114,9 +116,9 @@ class Rendezvous:
         count = len(rendezvous.members)
         pieces = [np.array_split(array.reshape(-1), count) for array in arrays]
         received = self._all_to_all(rendezvous, [tuple(p[i] for p in pieces) for i in range(count)], alike=True)
-        own = reduce_members(context, computation, received, is_part=True)
+        reduced_part = reduce_members(context, computation, received, is_part=True)
         parts = self._all_gather(
-            self._key_at(rendezvous.instruction, rendezvous.channel_id, rendezvous.members), tuple(own)
+            self._key_at(rendezvous.instruction, rendezvous.channel_id, rendezvous.members), tuple(reduced_part)
         )
         results = [context.new_result(k, a.shape, a.dtype) for k, a in enumerate(arrays)]
         for k, result in enumerate(results):
@@ -131,20 +133,20 @@ class Rendezvous:
         channel_id: int | None,
     ) -> dict[int, Value]:
         """Send along source-target pairs; what arrived, by the number of its pair."""
-        members, own = self._grid.peers(self._device.index, by_partition=channel_id is not None)
+        members, position = self._grid.peers(self._device.index, by_partition=channel_id is not None)
         check_pairs(pairs, len(members))
         rendezvous = self._key_at(instruction, channel_id, tuple(members))
         session = self._run.session
         is_local = [session is None or session.is_local(member) for member in members]
-        expected = [n for n, (source, target) in enumerate(pairs) if target == own and is_local[source]]
+        expected = [n for n, (source, target) in enumerate(pairs) if target == position and is_local[source]]
         with self._context.changing():
             box = self._run.boxes.setdefault(rendezvous.key, Box())
             for number, (source, target) in enumerate(pairs):
-                if source == own and is_local[target]:
+                if source == position and is_local[target]:
                     box.values[number] = payloads[number]
         if session is not None:
             for number, (source, target) in enumerate(pairs):
-                if source == own and not is_local[target]:
+                if source == position and not is_local[target]:
                     session.send((rendezvous, number), members[target], payloads[number])
 
         def absent() -> list[int]:
@@ -154,7 +156,7 @@ class Rendezvous:
         arrived = {number: box.values[number] for number in expected}
         if session is not None:
             for number, (source, target) in enumerate(pairs):
-                if target == own and not is_local[source]:
+                if target == position and not is_local[source]:
                     arrived[number] = session.receive((rendezvous, number), members[source], self._device.index)
         return arrived
 
@@ -180,12 +182,16 @@ class Rendezvous:
         return RendezvousKey(instruction, members, channel_id, self._generations[site, members])
 
     def _all_gather(self, rendezvous: RendezvousKey, payload: Value) -> list[Value]:
-        gathered = self._assemble(rendezvous, payload, lambda session, given: session.all_gather(rendezvous, given))
+        gathered = self._assemble(
+            rendezvous, payload, lambda session, contributions: session.all_gather(rendezvous, contributions)
+        )
         return [gathered[member] for member in rendezvous.members]
 
     def _all_to_all(self, rendezvous: RendezvousKey, payloads: Sequence[Value], *, alike: bool) -> list[Value]:
         gathered = self._assemble(
-            rendezvous, payloads, lambda session, given: session.all_to_all(rendezvous, given, alike=alike)
+            rendezvous,
+            payloads,
+            lambda session, contributions: session.all_to_all(rendezvous, contributions, alike=alike),
         )
         index = rendezvous.members.index(self._device.index)
         return [gathered[member][index] for member in rendezvous.members]

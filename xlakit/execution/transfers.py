@@ -101,8 +101,8 @@ class Transfers:
         pairs = _source_target_pairs(instruction)
         if pairs is None:
             return [None]
-        members, own = self._peers()
-        return [members[target] for source, target in pairs if source == own and target < len(members)]
+        members, position = self._peers()
+        return [members[target] for source, target in pairs if source == position and target < len(members)]
 
     def finish_send(self, instruction: Instruction, number: int) -> None:
         """Wait until the values of a send have arrived at recvs."""
@@ -123,8 +123,8 @@ class Transfers:
         self, instruction: Instruction, channel_id: int | None, shape: Shape, *, is_host_transfer: bool
     ) -> int:
         """Post a receive for a value; the number of the request goes through the program to its recv-done."""
-        pairs, (members, own) = _source_target_pairs(instruction), self._peers()
-        senders = [source for source, target in pairs or () if target == own]
+        pairs, (members, position) = _source_target_pairs(instruction), self._peers()
+        senders = [source for source, target in pairs or () if target == position]
         recv = _Recv(channel_id, shape, is_host_transfer, [members[s] for s in senders if s < len(members)])
         if not is_host_transfer and (pairs is None or senders):
             recv.posted = PostedReceive(self._device.index, self._run)

@@ -262,7 +262,9 @@ class LoadedExecutable:
         if donate is not None:
             check_donated(donate, self._arguments.count)
         numbers = self._donated_by_alias if donate is None else donate
-        flat = [self._arguments.flatten(given, device) for given, device in zip(arguments, self._devices, strict=True)]
+        flat = [
+            self._arguments.flatten(inputs, device) for inputs, device in zip(arguments, self._devices, strict=True)
+        ]
         # The location is needed only for errors about donated buffers.
         location: Location | None = caller_location() if numbers else None
         with self._schedule.changing():
@@ -271,10 +273,18 @@ class LoadedExecutable:
         execution = Execution(self.name, running[0].run)
         limit = _thread_limit() if self._is_native else 0
         results: list[list[Buffer]] = []
-        for device, given, own in zip(running, taken, self._devices, strict=True):
-            results.append(self._make_results(own, execution))
-            work = self._work(device, given.donated, limit)
-            Part(execution, own.queue, work, given.arrays, results[-1], participant=device, also_after=given.tokens)
+        for device, inputs, target_device in zip(running, taken, self._devices, strict=True):
+            results.append(self._make_results(target_device, execution))
+            work = self._work(device, inputs.donated, limit)
+            Part(
+                execution,
+                target_device.queue,
+                work,
+                inputs.arrays,
+                results[-1],
+                participant=device,
+                also_after=inputs.tokens,
+            )
         if not (self._is_light and self._schedule.run_now(execution)):
             self._schedule.submit(execution)
         return [_nested(self._result, iter(buffers)) for buffers in results]

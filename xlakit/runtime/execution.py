@@ -163,11 +163,11 @@ class Execution:
     @classmethod
     def failed(cls, name: str, error: BaseException) -> Execution:
         """An execution that is done and has failed."""
-        made = cls(name)
-        made.fail(error)
-        made.take_run_error()
-        made.open()
-        return made
+        execution = cls(name)
+        execution.fail(error)
+        execution.take_run_error()
+        execution.open()
+        return execution
 
     def fail(self, error: BaseException) -> None:
         """Stop all parts; the first error is the one that counts."""
@@ -198,10 +198,10 @@ class Execution:
         """
         if self.is_done:
             return
-        own = threading.get_ident()
+        this_thread = threading.get_ident()
         for part in list(self.parts):
             worker = part.queue.worker
-            if worker is not None and worker.ident == own:
+            if worker is not None and worker.ident == this_thread:
                 raise ExecutionError(
                     f"device {part.queue.number} waits for '{self.name}', which can only run when the device is free",
                     hint="in a custom call, use programs of xlakit.compile, or of another client",

@@ -69,15 +69,15 @@ def with_layouts_of(module: HloModule, shapes: Sequence[Shape]) -> HloModule:
     """
     from xlakit.data.shape import ProgramShape
 
-    own = module.program_shape
+    program_shape = module.program_shape
     orders = iter([minor_to_major(leaf)[::-1] for shape in shapes for _, leaf in shape.leaves()])
 
     def laid_out(leaf: Shape) -> Shape:
         order = next(orders, ())
         return _laid_out(leaf, order or _major_to_minor(leaf)) if leaf.is_array else leaf
 
-    parameters = tuple(parameter.with_leaves(laid_out) for parameter in own.parameters)
-    layout = ProgramShape(parameters, own.result.with_leaves(laid_out), own.parameter_names)
+    parameters = tuple(parameter.with_leaves(laid_out) for parameter in program_shape.parameters)
+    layout = ProgramShape(parameters, program_shape.result.with_leaves(laid_out), program_shape.parameter_names)
     return module.replace(entry_computation_layout=layout)
 
 
@@ -106,13 +106,13 @@ def in_memory_order(module: HloModule) -> HloModule:
             cloner.clone(old)
     root = module.entry.root
     entry = cloner.build(to_memory(cloner.clones[root], program.result, root, cloner))
-    made = entry.program_shape
+    program_shape = entry.program_shape
     aliases = tuple(
         alias
         for alias in module.input_output_alias
-        if made.parameters[alias.parameter_number]
+        if program_shape.parameters[alias.parameter_number]
         .at(alias.parameter_index)
-        .compatible(made.result.at(alias.output_index))
+        .compatible(program_shape.result.at(alias.output_index))
     )
     return module.replace(entry=entry, entry_computation_layout=None, input_output_alias=aliases)
 

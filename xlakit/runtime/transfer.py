@@ -122,13 +122,13 @@ def copy_to_device(buffer: Buffer, device: Device) -> Buffer:
 def _later(device: Device, shape: Shape, origin: str, source: Array | Buffer, work: Work) -> Buffer:
     """A pending buffer, which ``work`` in the queue of the device computes from ``source``."""
     execution = Execution(f"the making of {shape.without_layout()} on device {device.id}")
-    made = Buffer(device, shape, origin, None, execution=execution)
+    buffer = Buffer(device, shape, origin, None, execution=execution)
     if shape.is_token:
-        Part(execution, device.queue, list, [], [made], also_after=[cast("Buffer", source)])
+        Part(execution, device.queue, list, [], [buffer], also_after=[cast("Buffer", source)])
     else:
-        Part(execution, device.queue, work, [source], [made])
+        Part(execution, device.queue, work, [source], [buffer])
     device.client.schedule.submit(execution)
-    return made
+    return buffer
 
 
 def fresh(dimensions: Sequence[int], dtype: np.dtype[Any]) -> Array:
@@ -165,9 +165,9 @@ def _read_only(array: Array) -> Array:
 
 
 def _copy(array: Array) -> Array:
-    made = fresh(array.shape, array.dtype)
-    np.copyto(made, array)
-    return made
+    copied = fresh(array.shape, array.dtype)
+    np.copyto(copied, array)
+    return copied
 
 
 def _copies(arrays: list[Array]) -> list[Array]:

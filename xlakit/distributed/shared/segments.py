@@ -74,13 +74,13 @@ class Memory:
     @staticmethod
     def of(process: int, fd: int, size: int) -> Memory:
         """Map the memory that another process has made; raises OSError without permission, or for another file."""
-        own = os.open(f"/proc/{process}/fd/{fd}", os.O_RDWR | os.O_CLOEXEC)
+        duplicate_fd = os.open(f"/proc/{process}/fd/{fd}", os.O_RDWR | os.O_CLOEXEC)
         try:
-            if os.fstat(own).st_size != size:
+            if os.fstat(duplicate_fd).st_size != size:
                 raise OSError(f"file {fd} of process {process} has not {size} bytes")
-            return Memory(own, size, is_own=False)
+            return Memory(duplicate_fd, size, is_own=False)
         finally:
-            os.close(own)
+            os.close(duplicate_fd)
 
     def close_file(self) -> None:
         """Close the file: no other process can map it from now on."""

@@ -219,9 +219,9 @@ class SharedMemoryTransport:
     def new_body(self, size: int) -> Bytes:
         """Memory for a body: a segment, from which it is sent without a copy, if possible."""
         if size > INLINE and any(n.is_switched for n in self._neighbors.values()):
-            made = self._segments.take(size, self._lost_indices())
-            if made is not None:
-                return made
+            body = self._segments.take(size, self._lost_indices())
+            if body is not None:
+                return body
         return np.empty(size, np.uint8)
 
     def _lost_indices(self) -> list[int]:

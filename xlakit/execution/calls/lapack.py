@@ -228,11 +228,11 @@ def _geev(prefix: str, a: Array, *, compute_left: int, compute_right: int) -> tu
 
 def _unpacked(vectors: Array, imaginary: Array) -> Array:
     """Complex eigenvectors; LAPACK gives the real part of a conjugate pair in one column, the imaginary in the next."""
-    made = vectors.astype(np.result_type(vectors, np.complex64))
+    complex_vectors = vectors.astype(np.result_type(vectors, np.complex64))
     for first in np.flatnonzero(imaginary > 0):
-        made[:, first] = vectors[:, first] + 1j * vectors[:, first + 1]
-        made[:, first + 1] = made[:, first].conj()
-    return made
+        complex_vectors[:, first] = vectors[:, first] + 1j * vectors[:, first + 1]
+        complex_vectors[:, first + 1] = complex_vectors[:, first].conj()
+    return complex_vectors
 
 
 def _gees(prefix: str, a: Array, *, mode: int, sort: int) -> tuple[Any, ...]:

@@ -126,9 +126,9 @@ class FfiTarget:
         call = _Call(parse_attributes(instruction.annotations.backend_config))
         states = self._states_of(instruction, call)
         call.give(inputs, output)
-        own = structures.Context(context.replica_id * context.num_partitions + context.partition_id, states)
+        ffi_context = structures.Context(context.replica_id * context.num_partitions + context.partition_id, states)
         for stage in (Stage.PREPARE, Stage.INITIALIZE, Stage.EXECUTE):
-            self._run(stage, call, own)
+            self._run(stage, call, ffi_context)
         return output.read()
 
     def _states_of(self, instruction: Instruction, call: _Call) -> int:
@@ -231,9 +231,9 @@ class _Call:
         if isinstance(value, str):
             return kind, self._span(value)
         if isinstance(value, Mapping):
-            made = structures.Attributes()
-            self._fill(made, value)
-            return kind, self._keep(made)
+            attributes = structures.Attributes()
+            self._fill(attributes, value)
+            return kind, self._keep(attributes)
         data = np.array(value)
         self._held.append(data)
         number = structures.DATA_TYPES[PrimitiveType.from_dtype(data.dtype)]

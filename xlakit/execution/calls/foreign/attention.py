@@ -45,10 +45,10 @@ def forward(foreign: Foreign) -> XlaOp:
     # The result is zero in rows in which every position is masked.
     divisor = select(gt(total, foreign.scalar(0, total)), total, foreign.scalar(1, total))
     weights = powers / _along_rows(divisor, scores.sizes)
-    made = [_product(weights, value, (3, 2), scores.kind)]
+    results = [_product(weights, value, (3, 2), scores.kind)]
     if len(foreign.results) > 2:
-        made.append(add(largest, log(divisor)))
-    return foreign.all_finished(made)
+        results.append(add(largest, log(divisor)))
+    return foreign.all_finished(results)
 
 
 def backward(foreign: Foreign) -> XlaOp:
@@ -75,7 +75,7 @@ def backward(foreign: Foreign) -> XlaOp:
     of_scores = mul(weights, sub(of_weights, _along_rows(rows, scores.sizes)))
     scale = foreign.config.number("fmha_scale", 1.0)
     scaled = mul(of_scores, foreign.scalar(scale, of_scores))
-    made = [
+    gradients = [
         _product(scaled, key, (3, 2), scores.kind),
         _summed(_product(scaled, query, (2, 2), scores.kind), few),
         _summed(_product(weights, gradient, (2, 2), scores.kind), few),
@@ -83,8 +83,8 @@ def backward(foreign: Foreign) -> XlaOp:
     if bias and len(foreign.results) > 4:
         sizes = foreign.results[3].dimensions
         repeated = [d for d in range(len(sizes)) if sizes[d] == 1]
-        made.append(reshape(reduce(of_scores, zero, add, repeated), new_sizes=sizes))
-    return foreign.all_finished(made)
+        gradients.append(reshape(reduce(of_scores, zero, add, repeated), new_sizes=sizes))
+    return foreign.all_finished(gradients)
 
 
 _GRADIENT_PRODUCTS: Final = ("bmm1_grad_gemm1", "bmm1_grad_gemm2", "bmm2_grad_gemm2")

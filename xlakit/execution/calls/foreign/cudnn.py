@@ -104,8 +104,8 @@ def backward_input(foreign: Foreign) -> XlaOp:
         output_spatial_dimensions=numbers.input_spatial_dimensions,
     )
     kernel = _regrouped(kernel, into, out, groups)
-    made = _convolution(foreign, gradient, kernel, Window(tuple(dimensions)), turned)
-    return foreign.finished(_scaled(foreign, made))
+    convolved = _convolution(foreign, gradient, kernel, Window(tuple(dimensions)), turned)
+    return foreign.finished(_scaled(foreign, convolved))
 
 
 def backward_filter(foreign: Foreign) -> XlaOp:
@@ -136,11 +136,11 @@ def backward_filter(foreign: Foreign) -> XlaOp:
         output_spatial_dimensions=numbers.kernel_spatial_dimensions,
     )
     groups = foreign.op.feature_group_count
-    made = _convolution(foreign, inputs, gradient, Window(tuple(dimensions)), turned, batch_groups=groups)
+    convolved = _convolution(foreign, inputs, gradient, Window(tuple(dimensions)), turned, batch_groups=groups)
     backward = [
         axis for axis, d in zip(numbers.kernel_spatial_dimensions, window.dimensions, strict=True) if d.window_reversal
     ]
-    return foreign.finished(_scaled(foreign, rev(made, backward)))
+    return foreign.finished(_scaled(foreign, rev(convolved, backward)))
 
 
 def graph(foreign: Foreign) -> XlaOp:

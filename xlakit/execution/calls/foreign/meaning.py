@@ -109,15 +109,15 @@ class Foreign:
                 f"it has {len(values)} results, the declared shape is {self.declared}",
                 hint="compare it with the text that XLA printed",
             )
-        made: list[XlaOp] = []
+        converted: list[XlaOp] = []
         for number, (value, shape) in enumerate(zip(values, self.results, strict=False)):
             if not shape.is_array or value.shape.dimensions != shape.dimensions:
                 raise ShapeError(
                     f"result {number} has the dimensions {list(value.shape.dimensions)}, the declared shape is {shape}",
                     hint="compare shapes and dimension numbers with the text that XLA printed",
                 )
-            made.append(convert_element_type(value, shape.element_type))
-        return tuple_([*made, *(self.zeros(shape) for shape in self.results[len(values) :])])
+            converted.append(convert_element_type(value, shape.element_type))
+        return tuple_([*converted, *(self.zeros(shape) for shape in self.results[len(values) :])])
 
     def zeros(self, shape: Shape) -> XlaOp:
         """Zeros for a work space. Raises UnsupportedError for what is no array."""

@@ -39,8 +39,8 @@ def norm(foreign: Foreign) -> XlaOp:
     variance = norms.mean(mul(centered, centered))
     factor = rsqrt(add(variance, foreign.scalar(foreign.config.number("epsilon"), variance)))
     bias = norms.spread(norms.wide("bias", operands))
-    made = add(mul(mul(centered, norms.spread(factor)), scale), bias)
-    return foreign.all_finished([made, mean, factor] if kind == "LAYER_FWD_TRAIN" else [made])
+    normalized = add(mul(mul(centered, norms.spread(factor)), scale), bias)
+    return foreign.all_finished([normalized, mean, factor] if kind == "LAYER_FWD_TRAIN" else [normalized])
 
 
 @dataclass(frozen=True, slots=True)

@@ -70,9 +70,9 @@ def backward(foreign: Foreign) -> XlaOp:
         numbers = range(layer * network.directions, (layer + 1) * network.directions)
         of_layer: list[_Gradients] = []
         for place, number in enumerate(numbers):
-            own = slice_in_dim(gradient, place * network.hidden, (place + 1) * network.hidden, 1, 2)
+            direction_gradient = slice_in_dim(gradient, place * network.hidden, (place + 1) * network.hidden, 1, 2)
             last = [_at(operands[name], number) for name in ("dh_n", "dc_n")]
-            of_layer.append(network.gradients(runs[number], number, own, *last))
+            of_layer.append(network.gradients(runs[number], number, direction_gradient, *last))
         gradient = of_layer[0].inputs if len(of_layer) == 1 else of_layer[0].inputs + of_layer[1].inputs
         gradients = [*of_layer, *gradients]
     first = [_stacked([g.first_hidden for g in gradients]), _stacked([g.first_cell for g in gradients])]

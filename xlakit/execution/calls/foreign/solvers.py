@@ -85,8 +85,8 @@ class _Matrices:
         target = f"lapack_{_LETTERS[self.kind]}{name}_ffi"
         config = ", ".join(f"{key} = {value} : ui8" for key, value in attributes.items())
         result = shapes[0] if len(shapes) == 1 else make_tuple_shape(shapes)
-        made = custom_call(self.foreign.builder, target, list(operands), result, f"{{{config}}}")
-        return [made] if len(shapes) == 1 else [get_tuple_element(made, i) for i in range(len(shapes))]
+        results = custom_call(self.foreign.builder, target, list(operands), result, f"{{{config}}}")
+        return [results] if len(shapes) == 1 else [get_tuple_element(results, i) for i in range(len(shapes))]
 
 
 # -- factorizations --------------------------------------------------------------------------------
@@ -260,8 +260,8 @@ def gtsv2(foreign: Foreign) -> XlaOp:
     batch = b.shape.dimensions[:-2]
     shapes = [lower.shape, main.shape, upper.shape, b.shape, make_shape(PrimitiveType.S32, batch)]
     result = make_tuple_shape(shapes)
-    made = custom_call(foreign.builder, f"lapack_{_LETTERS[kind]}gtsv_ffi", list(foreign.operands), result)
-    return foreign.finished(get_tuple_element(made, 3))
+    results = custom_call(foreign.builder, f"lapack_{_LETTERS[kind]}gtsv_ffi", list(foreign.operands), result)
+    return foreign.finished(get_tuple_element(results, 3))
 
 
 def csrlsvqr(foreign: Foreign) -> XlaOp:
