@@ -24,12 +24,12 @@ def is_asked_for() -> bool:
     return bool(os.environ.get(_VARIABLE))
 
 
-def asked_for(listed: Sequence[str]) -> str:
+def asked_for(platforms: Sequence[str]) -> str:
     """The requested platform, by XLAKIT_AS or in the list of JAX's platforms. Raises ArgumentError."""
     name = os.environ.get(_VARIABLE) or OWN
     if name not in (OWN, CPU):
         raise ArgumentError(f"{_VARIABLE} is {name!r}", hint="set it to cpu, or unset it")
-    if name == CPU and OWN in listed:
+    if name == CPU and OWN in platforms:
         raise ArgumentError(
             f"{_VARIABLE}=cpu makes xlakit JAX's platform cpu, and JAX_PLATFORMS asks for the platform xlakit",
             hint="unset one of them",

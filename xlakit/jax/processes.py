@@ -63,14 +63,14 @@ def _exchange(state: Any, key: str, count: int) -> Cluster:
 
     processors = own_processors()
     mpi, reason = _start_mpi(state.num_processes)
-    own = {
+    description = {
         "devices": count,
         "processors": processors,
         "mpi": mpi is not None,
         "reason": reason,
         "shares": os.environ.get(_TRANSPORT) != "zeromq" and is_supported(),
     }
-    all = _all_gather(state, f"{key}/devices", own)
+    all = _all_gather(state, f"{key}/devices", description)
     counts = tuple(other["devices"] for other in all)
     network = Network(_transport(state, mpi, all))
     addresses = _all_gather(state, f"{key}/address", {"endpoint": network.endpoint, "token": secrets.token_hex(16)})
@@ -107,9 +107,9 @@ def _link(state: Any, key: str, network: Network) -> Link:
     return Link(**_published(state.client, f"{key}/link", 0))
 
 
-def _all_gather(state: Any, key: str, own: dict[str, Any]) -> list[dict[str, Any]]:
-    """The values that all processes publish under a key; ``own`` is this process's."""
-    state.client.key_value_set(f"{key}/{state.process_id}", json.dumps(own))
+def _all_gather(state: Any, key: str, value: dict[str, Any]) -> list[dict[str, Any]]:
+    """The values that all processes publish under a key; ``value`` is this process's."""
+    state.client.key_value_set(f"{key}/{state.process_id}", json.dumps(value))
     return [_published(state.client, f"{key}/{rank}", rank) for rank in range(state.num_processes)]
 
 

@@ -80,10 +80,10 @@ class Profiler:
         ]
         addresses = [ctypes.cast(function, ctypes.c_void_p).value or 0 for function in functions]
         table = words_of([8 * (len(addresses) + 2), 0, *addresses])
-        made = words_of([40, _NUMBER, following, ctypes.addressof(table), 0])
-        for part in (functions, table, made, self):
+        structure = words_of([40, _NUMBER, following, ctypes.addressof(table), 0])
+        for part in (functions, table, structure, self):
             keep_for_ever(part)
-        return made
+        return structure
 
     def _function(self, function: Callable[[Any], None], *, fails: bool = True) -> Any:
         def call(arguments: int) -> int:

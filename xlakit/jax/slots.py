@@ -197,9 +197,9 @@ def _device_assignment(state: State, struct: ArgumentStruct) -> None:
 
 def _give(state: State, struct: ArgumentStruct, data: bytes, holder: str) -> None:
     """Return bytes, with their holder and the function by which the caller frees them."""
-    made = state.native.make_bytes(data)
-    struct["bytes"], struct["bytes_size"] = made, len(data)
-    struct[holder], struct["deleter"] = made, state.native.destroy_bytes
+    copied = state.native.make_bytes(data)
+    struct["bytes"], struct["bytes_size"] = copied, len(data)
+    struct[holder], struct["deleter"] = copied, state.native.destroy_bytes
 
 
 def _deserialize(state: State, struct: ArgumentStruct) -> None:

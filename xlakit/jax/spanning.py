@@ -38,8 +38,10 @@ class SpanningExecutable:
         ]
         self._alone: LoadedExecutable | None = None
         if self._local and _needs_no_others(module):
-            own = [[device.id] for device in self._local]
-            self._alone = devices.client.compile(module, num_replicas=len(own), num_partitions=1, device_assignment=own)
+            rows = [[device.id] for device in self._local]
+            self._alone = devices.client.compile(
+                module, num_replicas=len(rows), num_partitions=1, device_assignment=rows
+            )
             self.compiled: Any = self._alone.compiled
             return
         context = ExecutionContext()

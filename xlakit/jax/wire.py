@@ -82,9 +82,9 @@ def device_assignment(data: bytes) -> list[list[int]]:
 def written_assignment(rows: Sequence[Sequence[int]]) -> bytes:
     """The DeviceAssignmentProto of a program that runs, for each replica, on the devices of a row, by their ids."""
     columns = [packed(column) for column in zip(*rows, strict=True)]
-    made = [written(_REPLICA_COUNT, len(rows)), written(_COMPUTATION_COUNT, len(columns))]
-    made += [written(_COMPUTATION_DEVICES, written(_REPLICA_DEVICE_IDS, column)) for column in columns]
-    return b"".join(made)
+    fields = [written(_REPLICA_COUNT, len(rows)), written(_COMPUTATION_COUNT, len(columns))]
+    fields += [written(_COMPUTATION_DEVICES, written(_REPLICA_DEVICE_IDS, column)) for column in columns]
+    return b"".join(fields)
 
 
 def _device_ids(column: bytes) -> Iterator[int]:

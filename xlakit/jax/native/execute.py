@@ -66,12 +66,13 @@ def emit_execute(module: Module) -> None:
 
 
 def _emit_finish(module: Module) -> None:
-    """``finish(executable, options, device, buffers, made, outputs, event)``: release donated buffers, make results.
+    """``finish(executable, options, device, buffers, result_blocks, outputs, event)``: release donated buffers,
+    make results.
 
     event: of the call that computes the results; null if they are ready.
     """
     fn = module.function("finish", VOID, [PTR] * 7)
-    executable, options, device, buffers, made, outputs, event = fn.parameters
+    executable, options, device, buffers, result_blocks, outputs, event = fn.parameters
     with fn.loop(0, EXECUTABLE.load(fn, executable, "num_args")) as iteration:
         with fn.if_(is_donated(fn, executable, options, iteration.index)):
             delete(fn, word(fn, buffers, iteration.index))
@@ -82,7 +83,7 @@ def _emit_finish(module: Module) -> None:
         type, rank, size = (RESULT.load(fn, result, name) for name in ("type", "num_dims", "size"))
         dims = fn.load(PTR, RESULT.at(fn, result, "dims"))
         order = fn.load(PTR, RESULT.at(fn, result, "order"))
-        block = word(fn, made, iteration.index)
+        block = word(fn, result_blocks, iteration.index)
         memory = word(fn, memories, RESULT.load(fn, result, "memory"))
         buffer = fn.call("make_buffer", PTR, device, memory, block, type, rank, size, dims, order)
         fn.store(fn.call("add_reference", PTR, event), BUFFER.at(fn, buffer, "event"))

@@ -201,9 +201,9 @@ def emit_extension(module: Module) -> None:
 
 
 def _give_layout(fn: Function, args: Arguments, struct: Value, order: Value, rank: Value) -> None:
-    made = fn.call("make_layout", PTR, order, rank)
-    fail_if(fn, made.eq(fn.null()), Code.RESOURCE_EXHAUSTED, "there is not enough memory for a layout")
-    fn.store(made, args.at(fn, struct, "layout"))
+    layout = fn.call("make_layout", PTR, order, rank)
+    fail_if(fn, layout.eq(fn.null()), Code.RESOURCE_EXHAUSTED, "there is not enough memory for a layout")
+    fn.store(layout, args.at(fn, struct, "layout"))
     fn.ret(fn.null())
 
 
@@ -212,9 +212,9 @@ def _emit_make_layout(module: Module) -> None:
     fn = module.function("make_layout", PTR, [PTR, I64])
     order, rank = fn.parameters
     # Numbers of dimensions have at most three digits, and a comma or brace each.
-    made = fn.call("xlakit_allocate", PTR, rank * 4 + 16)
-    fn.return_if(made.eq(fn.null()), fn.null())
-    text = fn.at(made, I64, 1)
+    layout = fn.call("xlakit_allocate", PTR, rank * 4 + 16)
+    fn.return_if(layout.eq(fn.null()), fn.null())
+    text = fn.at(layout, I64, 1)
 
     def put(at: Value, character: Value) -> Value:
         fn.store(character.cast("trunc", I8), fn.at(text, I8, at))
@@ -230,5 +230,5 @@ def _emit_make_layout(module: Module) -> None:
             (at,) = fn.if_else(dimension >= power, lambda d=digit, a=at: (put(a, d),), lambda a=at: (a,))
         iteration.next(put(at, dimension % 10 + ord("0")))
     end = put(iteration.results[0], fn.i64(ord("}")))
-    fn.store(end, made)
-    fn.ret(made)
+    fn.store(end, layout)
+    fn.ret(layout)

@@ -65,10 +65,10 @@ class Native:
 
     def make_bytes(self, data: bytes) -> int:
         """A copy of bytes, to be freed by the function at :attr:`destroy_bytes`. Raises MemoryError."""
-        made = self._make_bytes(data, len(data))
-        if not made:
+        address = self._make_bytes(data, len(data))
+        if not address:
             raise MemoryError(f"there is no memory for {len(data)} bytes")
-        return made
+        return address
 
 
 def _machine_code(of_python: tuple[str, ...]) -> compile_cache.Entry:

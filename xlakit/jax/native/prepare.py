@@ -124,9 +124,9 @@ def _emit_clashes(module: Module) -> None:
     """``clashes(executable, options, buffers, blocks) -> i1``: whether a donated buffer occurs as another argument."""
     fn = module.function("occurs_again", I1, [PTR, I64, I64])
     buffers, count, argument = fn.parameters
-    own = word(fn, buffers, argument)
+    donated_buffer = word(fn, buffers, argument)
     with fn.loop(0, count, carried=[fn.constant(I1, 0)]) as iteration:
-        is_same = word(fn, buffers, iteration.index).eq(own) & iteration.index.ne(argument)
+        is_same = word(fn, buffers, iteration.index).eq(donated_buffer) & iteration.index.ne(argument)
         iteration.next(iteration.carried[0] | is_same)
     fn.ret(iteration.results[0])
 
@@ -174,12 +174,14 @@ def _emit_can_donate(module: Module) -> None:
 
 
 def _emit_make_results(module: Module) -> None:
-    """``make_results(executable, options, buffers, blocks, made, data, later) -> i1``: false without memory.
+    """``make_results(executable, options, buffers, blocks, result_blocks, data, later) -> i1``:
+    false without memory.
 
-    Stores for each result a block, the donated argument's or a new one, in ``made``, and its address in ``data``.
+    Stores for each result a block, the donated argument's or a new one, in ``result_blocks``, and its address in
+    ``data``.
     """
     fn = module.function("make_results", I1, [PTR, PTR, PTR, PTR, PTR, PTR, I1])
-    executable, options, buffers, blocks, made, data, later = fn.parameters
+    executable, options, buffers, blocks, result_blocks, data, later = fn.parameters
     count = EXECUTABLE.load(fn, executable, "num_outputs")
     results = fn.load(PTR, EXECUTABLE.at(fn, executable, "results"))
     start = (fn.i64(0), fn.constant(I1, 1))
@@ -197,7 +199,7 @@ def _emit_make_results(module: Module) -> None:
             return (fn.call("make_block", PTR, RESULT.load(fn, result, "size")),)
 
         (block,) = fn.if_else(fn.call("can_donate", I1, options, donor, buffers, blocks, later), donated, fresh)
-        fn.store(block, fn.at(made, PTR, number))
+        fn.store(block, fn.at(result_blocks, PTR, number))
         is_there = block.ne(fn.null())
         with fn.if_(is_there):
             fn.store(fn.load(PTR, BLOCK.at(fn, block, "data")), fn.at(data, PTR, number))
@@ -317,19 +319,19 @@ def _emit_own_copy(module: Module) -> None:
     fn = module.function("own_copy", PTR, [PTR, PTR])
     buffer, block = fn.parameters
     size = BUFFER.load(fn, buffer, "size")
-    own = fn.call("make_block", PTR, size)
-    fn.return_if(own.eq(fn.null()), own)
-    fn.copy(fn.load(PTR, BLOCK.at(fn, own, "data")), fn.load(PTR, BLOCK.at(fn, block, "data")), size)
+    copied_block = fn.call("make_block", PTR, size)
+    fn.return_if(copied_block.eq(fn.null()), copied_block)
+    fn.copy(fn.load(PTR, BLOCK.at(fn, copied_block, "data")), fn.load(PTR, BLOCK.at(fn, block, "data")), size)
     field = BUFFER.at(fn, buffer, "block")
     lock_buffer(fn, buffer)
     is_same = fn.load(PTR, field).eq(block) & BUFFER.load(fn, buffer, "external").eq(0)
     with fn.if_(is_same):
-        share(fn, own)
-        fn.store(own, field)
+        share(fn, copied_block)
+        fn.store(copied_block, field)
     unlock_buffer(fn, buffer)
     with fn.if_(is_same):
         fn.call("release_block", VOID, block)
-    fn.ret(own)
+    fn.ret(copied_block)
 
 
 def _emit_own_foreign(module: Module) -> None:
@@ -341,9 +343,9 @@ def _emit_own_foreign(module: Module) -> None:
     with fn.loop(0, CALL.load(fn, call, "total_args")) as iteration:
         block = word(fn, blocks, iteration.index)
         with fn.if_(~is_ours(fn, block), likely=False):
-            own = fn.call("own_copy", PTR, _argument(fn, struct, num_args, iteration.index), block)
-            fn.return_if(own.eq(fn.null()), fn.constant(I1, 0))
-            fn.store(own, fn.at(blocks, PTR, iteration.index))
-            fn.store(fn.load(PTR, BLOCK.at(fn, own, "data")), fn.at(data, PTR, iteration.index))
+            copied_block = fn.call("own_copy", PTR, _argument(fn, struct, num_args, iteration.index), block)
+            fn.return_if(copied_block.eq(fn.null()), fn.constant(I1, 0))
+            fn.store(copied_block, fn.at(blocks, PTR, iteration.index))
+            fn.store(fn.load(PTR, BLOCK.at(fn, copied_block, "data")), fn.at(data, PTR, iteration.index))
             fn.call("release_block", VOID, block)
     fn.ret(fn.constant(I1, 1))

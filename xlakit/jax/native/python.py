@@ -47,9 +47,9 @@ def emit_python(module: Module) -> None:
         fn.ret(has_raised)
 
     fn = module.function("interrupted", PTR, [], attributes=(NO_INLINE, COLD))
-    made = error(fn, Code.CANCELLED, "waiting for a program was interrupted; the program goes on")
+    failure = error(fn, Code.CANCELLED, "waiting for a program was interrupted; the program goes on")
     interrupt(fn)
-    fn.ret(made)
+    fn.ret(failure)
 
 
 def interrupt(fn: Function) -> None:

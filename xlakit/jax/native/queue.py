@@ -131,13 +131,13 @@ def _weight(fn: Function) -> Value:
 def _interrupt(fn: Function, call: Value, *, stop: bool) -> None:
     """Set or clear the flag that interrupts all runs of a call's program."""
     executable = fn.load(PTR, CALL.at(fn, call, "executable"))
-    own = EXECUTABLE.at(fn, executable, "context")
+    own_context = EXECUTABLE.at(fn, executable, "context")
     devices = EXECUTABLE.load(fn, executable, "num_devices")
 
     def of_devices() -> tuple[Value]:
-        return (fn.load(PTR, REPLICAS.at(fn, fn.load(PTR, own), "origins")),)
+        return (fn.load(PTR, REPLICAS.at(fn, fn.load(PTR, own_context), "origins")),)
 
-    (contexts,) = fn.if_else(devices > 1, of_devices, lambda: (own,))
+    (contexts,) = fn.if_else(devices > 1, of_devices, lambda: (own_context,))
     with fn.loop(0, devices) as each:
         context = fn.load(PTR, fn.at(contexts, PTR, each.index))
         fn.atomic_store(fn.i64(int(stop)), CONTEXT.at(fn, context, "interrupt"))

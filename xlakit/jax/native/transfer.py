@@ -75,8 +75,8 @@ class _BufferMaker:
     def ret(self, block: Value, size: Value) -> None:
         """Give the buffer with a block of ``size`` bytes."""
         fn = self.fn
-        made = fn.call("make_buffer", PTR, *self._owners, block, self._type, self.rank, size, self.dims, self.order)
-        fn.store(made, self.args.at(fn, self.struct, "buffer"))
+        buffer = fn.call("make_buffer", PTR, *self._owners, block, self._type, self.rank, size, self.dims, self.order)
+        fn.store(buffer, self.args.at(fn, self.struct, "buffer"))
         fn.ret(fn.null())
 
 
