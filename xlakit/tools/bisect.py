@@ -280,8 +280,8 @@ class _Trace:
 
 def _text_of_changed(module: HloModule, other: HloModule) -> str:
     """The computations of a module that another one does not have in this form, as HLO text without metadata."""
-    there = {_text_of(c) for c in other.computations}
-    return "\n\n".join(text for c in module.computations if (text := _text_of(c)) not in there)
+    other_texts = {_text_of(c) for c in other.computations}
+    return "\n\n".join(text for c in module.computations if (text := _text_of(c)) not in other_texts)
 
 
 def _text_of(computation: Computation) -> str:

@@ -24,8 +24,8 @@ def inspect(module: HloModule, view: str, text: Mapping[str, bool]) -> str:
 
     text: how HLO is printed, as :meth:`HloModule.to_text` takes it.
     """
-    shown = VIEWS[view](generated(module), **(text if view == "hlo" else {}))
-    return shown.rstrip("\n") + "\n"
+    view_text = VIEWS[view](generated(module), **(text if view == "hlo" else {}))
+    return view_text.rstrip("\n") + "\n"
 
 
 def inspect_as_data(module: HloModule, view: str, text: Mapping[str, bool]) -> Any:
@@ -37,8 +37,8 @@ def inspect_as_data(module: HloModule, view: str, text: Mapping[str, bool]) -> A
 
 def generated(module: HloModule) -> GeneratedProgram:
     """The program of one device, with stand-ins for custom calls that are not registered, up to its LLVM IR."""
-    own = on_devices(with_partitions(module)).module
-    return generate_module(own, ExecutionOptions(custom_calls=stand_ins(own)))
+    device_module = on_devices(with_partitions(module)).module
+    return generate_module(device_module, ExecutionOptions(custom_calls=stand_ins(device_module)))
 
 
 def stand_ins(module: HloModule) -> dict[str, Callable[..., None]]:

@@ -71,9 +71,12 @@ def run_on_jaxlib(module: HloModule, arguments: Sequence[Sequence[Any]], limits:
 
 def child_environment() -> dict[str, str]:
     """The environment variables of a process that imports this package from the same folder."""
-    own = str(Path(__file__).resolve().parents[2])
+    package_folder = str(Path(__file__).resolve().parents[2])
     search_path = os.environ.get("PYTHONPATH")
-    return {**os.environ, "PYTHONPATH": os.pathsep.join([own, search_path] if search_path else [own])}
+    return {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join([package_folder, search_path] if search_path else [package_folder]),
+    }
 
 
 def _wait(process: subprocess.Popen[bytes], limits: Limits) -> None:

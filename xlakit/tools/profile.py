@@ -93,8 +93,8 @@ def profile_file(
 ) -> Profile:
     """``xlakit run --profile``: the profile; arguments are whole arrays. The timeline is written to a file."""
     devices, values = given_values(on_devices(module), input_path, seed)
-    made = profile_replicated(devices.module, devices.arguments(values), iterations=iterations, seed=seed)
+    profile = profile_replicated(devices.module, devices.arguments(values), iterations=iterations, seed=seed)
     if trace_path is not None:
         with open(trace_path, "w", encoding="utf-8") as file:
-            file.write(made.as_trace() + "\n")
-    return made
+            file.write(profile.as_trace() + "\n")
+    return profile

@@ -53,8 +53,10 @@ def _for_replicas(op: Op, count: int) -> Op:
         )
     if isinstance(op, Permuting):
         # Without a channel it is among replicas, of which there is one.
-        own = [(source, target) for source, target in op.source_target_pairs if source == target == 0]
-        pairs = op.source_target_pairs if op.channel_id is not None else tuple((p, p) for p in range(count) if own)
+        own_pairs = [(source, target) for source, target in op.source_target_pairs if source == target == 0]
+        pairs = (
+            op.source_target_pairs if op.channel_id is not None else tuple((p, p) for p in range(count) if own_pairs)
+        )
         return dataclasses.replace(op, channel_id=None, source_target_pairs=pairs)
     if isinstance(op, Collective):
         return dataclasses.replace(op, **_groups(op, count))

@@ -104,10 +104,10 @@ class Devices:
         partitions = self.module.num_partitions
         if self.result is None or partitions == 1:
             return results[0] if len(results) == 1 else tuple(results)
-        own, whole = self.module.entry.root.shape, self.program.result
+        partition_shape, whole = self.module.entry.root.shape, self.program.result
         wholes: list[Any] = []
         for start in range(0, len(results), partitions):
-            flat = [list(_leaves(r, own)) for r in results[start : start + partitions]]
+            flat = [list(_leaves(r, partition_shape)) for r in results[start : start + partitions]]
             joined = [
                 _join([row[n] for row in flat], parts_of, leaf)
                 for n, (parts_of, leaf) in enumerate(zip(self.result, leaf_shapes(whole), strict=True))
@@ -132,20 +132,20 @@ def on_devices(module: HloModule) -> Devices:
         # Without manual computations the values do not depend on shardings: one device can run the whole program.
         whole = on_one_device(module) if not _has_manual(module) else None
         return Devices(split, module.entry.program_shape, whole, tuple(parameters), result_parts)
-    own = module.entry.program_shape
+    program_shape = module.entry.program_shape
     if count == 1 or not is_split(module):
-        nothing = tuple(((None, None),) * len(leaf_shapes(s)) for s in own.parameters)
-        return Devices(module, own, None, nothing, None)
+        nothing = tuple(((None, None),) * len(leaf_shapes(s)) for s in program_shape.parameters)
+        return Devices(module, program_shape, None, nothing, None)
     shardings = module.spmd_parameters_shardings or tuple(p.annotations.sharding for p in module.entry.parameters)
     parameters = [_leaf_parts(s, p.shape, module) for s, p in zip(shardings, module.entry.parameters, strict=True)]
     output = module.spmd_output_sharding or module.entry.root.annotations.sharding
-    result = None if output is None else _leaf_parts(output, own.result, module)
+    result = None if output is None else _leaf_parts(output, program_shape.result, module)
     if result is not None and any(splits is None for splits, _ in result):
         result = None
     program = ProgramShape(
-        tuple(_whole_shape(s, p) for s, p in zip(own.parameters, parameters, strict=True)),
-        own.result if result is None else _whole_shape(own.result, result),
-        own.parameter_names,
+        tuple(_whole_shape(s, p) for s, p in zip(program_shape.parameters, parameters, strict=True)),
+        program_shape.result if result is None else _whole_shape(program_shape.result, result),
+        program_shape.parameter_names,
     )
     return Devices(module, program, None, tuple(parameters), result)
 
@@ -251,9 +251,9 @@ def _part(array: Array, splits: Sequence[Split | None], local: Sequence[int], pa
     inside = array[_box(splits, local, partition)]
     if inside.shape == tuple(local):
         return np.asarray(inside, order="C")
-    made = np.zeros(local, array.dtype)
-    made[tuple(map(slice, inside.shape))] = inside
-    return made
+    shard = np.zeros(local, array.dtype)
+    shard[tuple(map(slice, inside.shape))] = inside
+    return shard
 
 
 def _join(device_parts: Sequence[Any], parts_of: _Parts, whole: Shape) -> Any:
@@ -264,20 +264,20 @@ def _join(device_parts: Sequence[Any], parts_of: _Parts, whole: Shape) -> Any:
     if unreduced is not None:
         arrays = [_total(arrays, splits, unreduced, p) for p in range(len(arrays))]
     local = arrays[0].shape
-    made = np.zeros([size * parts(split) for size, split in zip(local, splits, strict=True)], arrays[0].dtype)
+    whole_array = np.zeros([size * parts(split) for size, split in zip(local, splits, strict=True)], arrays[0].dtype)
     written: dict[tuple[tuple[int, int], ...], int] = {}
     for partition, array in enumerate(arrays):
         box = _box(splits, local, partition)
         first = written.setdefault(tuple((b.start, b.stop) for b in box), partition)
         if first == partition:
-            made[box] = array
+            whole_array[box] = array
         elif array.tobytes() != arrays[first].tobytes():
             raise ExecutionError(
                 f"partitions {first} and {partition} have the same part of a result, with different values",
                 shapes=[whole.without_layout()],
                 hint="let the output sharding say that parts differ, or have them computed alike",
             )
-    return made[tuple(map(slice, whole.dimensions))]
+    return whole_array[tuple(map(slice, whole.dimensions))]
 
 
 def _total(arrays: Sequence[Array], splits: Sequence[Split | None], numbers: Split, partition: int) -> Array:

@@ -57,8 +57,8 @@ class Program:
         made. Raises ArgumentError where that is the program itself.
         """
         path = Path(destination) if self.is_alone else Path(destination) / f"{self.name}{suffix}"
-        own = selected(self.path)[0]
-        if path.exists() and Path(own).exists() and path.samefile(own):
+        source = selected(self.path)[0]
+        if path.exists() and Path(source).exists() and path.samefile(source):
             raise ArgumentError(f"the output would replace the program {path}", hint="give another path")
         if not self.is_alone:
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -192,9 +192,9 @@ def _finite(value: Any) -> Any:
     if isinstance(value, float) and not math.isfinite(value):
         return str(value)
     if isinstance(value, dict):
-        return {key: _finite(own) for key, own in value.items()}  # pyright: ignore[reportUnknownVariableType]
+        return {key: _finite(item) for key, item in value.items()}  # pyright: ignore[reportUnknownVariableType]
     if isinstance(value, (list, tuple)):
-        return [_finite(own) for own in value]  # pyright: ignore[reportUnknownVariableType]
+        return [_finite(item) for item in value]  # pyright: ignore[reportUnknownVariableType]
     return value
 
 
@@ -234,16 +234,16 @@ def pairs_of(first: str, second: str) -> list[tuple[Program, Program]]:
                 hint=f"name one of them: {most_of}#1 to {most_of}#{most}",
             )
         return list(zip(mine, others, strict=True))
-    left, right = ({own.name: own for own in programs_of([folder])} for folder in (first, second))
-    made: list[tuple[Program, Program]] = []
+    left, right = ({program.name: program for program in programs_of([folder])} for folder in (first, second))
+    pairs: list[tuple[Program, Program]] = []
     for name in sorted({*left, *right}):
         known = left.get(name) or right[name]
         mine, others = (
             found.get(name) or Program(str(Path(folder) / Path(known.path).relative_to(root)), name, False)
             for found, folder, root in ((left, first, second), (right, second, first))
         )
-        made.append((mine, others))
-    return made
+        pairs.append((mine, others))
+    return pairs
 
 
 def is_folder(file: str) -> bool:

@@ -243,10 +243,10 @@ def _wants_report(options: argparse.Namespace) -> bool:
 def _report(module: HloModule, source: ArgumentSource, options: argparse.Namespace) -> tuple[int, dict[str, Any]]:
     if options.against is not None:
         return _divergence(module, source, options)
-    made = _profile(module, source, options) if options.profile else _numbers(module, source, options)
+    report = _profile(module, source, options) if options.profile else _numbers(module, source, options)
     if not options.json:
-        write(f"{made}\n")
-    return 0, made.as_dict()
+        write(f"{report}\n")
+    return 0, report.as_dict()
 
 
 def _numbers(module: HloModule, source: ArgumentSource, options: argparse.Namespace) -> Trace | ShadowReport:

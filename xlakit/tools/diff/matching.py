@@ -54,16 +54,16 @@ class _Fingerprints:
     def __init__(self, computation: Computation, numbers: Mapping[Computation, int]) -> None:
         self.by_operands: dict[Instruction, int] = {}
         self.by_users: dict[Instruction, int] = {}
-        own = {i: hash((operation(i, numbers), _plain(i.shape))) for i in computation.instructions}
+        operation_hashes = {i: hash((operation(i, numbers), _plain(i.shape))) for i in computation.instructions}
         for i in computation.instructions:
-            self.by_operands[i] = hash((own[i], tuple(self.by_operands[o] for o in i.operands)))
+            self.by_operands[i] = hash((operation_hashes[i], tuple(self.by_operands[o] for o in i.operands)))
         readers: dict[Instruction, list[int]] = {i: [] for i in computation.instructions}
         for i in reversed(computation.instructions):
             mine = tuple(sorted(readers[i]))
             # The hash of the users does not include the instruction itself: a replacement has the same users.
             self.by_users[i] = hash((i is computation.root, mine))
             for place, operand in enumerate(i.operands):
-                readers[operand].append(hash((own[i], place, self.by_users[i])))
+                readers[operand].append(hash((operation_hashes[i], place, self.by_users[i])))
 
 
 def operation(i: Instruction, numbers: Mapping[Computation, int]) -> Hashable:

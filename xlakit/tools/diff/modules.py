@@ -190,7 +190,7 @@ def _merged(
     """All instructions, in the order of the second; those that only the first has stand before what they preceded."""
     positions = {i: n for n, i in enumerate(second.instructions)}
     paired = [i for i in first.instructions if i in pairs]
-    kept = {paired[place] for place in in_order([positions[pairs[i]] for i in paired])}
+    in_same_order = {paired[place] for place in in_order([positions[pairs[i]] for i in paired])}
     partners = {other: one for one, other in pairs.items()}
     waiting = list(first.instructions)
     lines: list[InstructionDiff] = []
@@ -211,9 +211,9 @@ def _merged(
             between.append(InstructionDiff("only in B", None, other))
             continue
         what = differences(one, other)
-        moved = one not in kept and "order" not in ignored
+        moved = one not in in_same_order and "order" not in ignored
         found = InstructionDiff("changed" if what else "moved" if moved else "same", one, other, what)
-        if one in kept:
+        if one in in_same_order:
             leave_first(one)
             lines += [*between, found]
             between.clear()

@@ -108,10 +108,10 @@ def _actions(server: HloServer, parameters: types.CodeActionParams) -> list[type
     only = parameters.context.only
     if only is not None and types.CodeActionKind.QuickFix not in only:
         return []
-    made: list[types.CodeAction] = []
+    actions: list[types.CodeAction] = []
     for fix in fixes(document, _span(document, parameters.range)):
         edits = [types.TextEdit(range_of(document, span), text) for span, text in fix.edits]
-        made.append(
+        actions.append(
             types.CodeAction(
                 fix.title,
                 types.CodeActionKind.QuickFix,
@@ -119,7 +119,7 @@ def _actions(server: HloServer, parameters: types.CodeActionParams) -> list[type
                 edit=types.WorkspaceEdit({uri: edits}),
             )
         )
-    return made
+    return actions
 
 
 def _prepare_rename(server: HloServer, parameters: types.PrepareRenameParams) -> types.Range | None:

@@ -133,8 +133,8 @@ def amount(value: float, unit: str) -> str:
         if value < 1000 or prefix == "T":
             break
         value /= 1000
-    shown = f"{value:.0f}" if value >= 100 or value == int(value) else f"{value:.1f}"
-    return f"{shown} {prefix}{unit}"
+    digits = f"{value:.0f}" if value >= 100 or value == int(value) else f"{value:.1f}"
+    return f"{digits} {prefix}{unit}"
 
 
 def cost_text(cost: Cost) -> str:

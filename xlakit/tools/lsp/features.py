@@ -110,9 +110,9 @@ def complete(document: Document, offset: int) -> tuple[Span, list[Completion]]:
     elif expected.role is Role.WORD:
         completions = _values(expected.opcode, expected.attribute)
     typed = expected.prefix.removeprefix("%").lower()
-    kept = [c for c in completions if typed in c.text.lower()]
-    kept.sort(key=lambda c: not c.text.lower().removeprefix("%").startswith(typed))
-    return span, kept[:_MOST_COMPLETIONS]
+    matching = [c for c in completions if typed in c.text.lower()]
+    matching.sort(key=lambda c: not c.text.lower().removeprefix("%").startswith(typed))
+    return span, matching[:_MOST_COMPLETIONS]
 
 
 def _operands(document: Document, scope: Scope, offset: int, sign: bool) -> Iterator[Completion]:

@@ -212,14 +212,14 @@ class _Search:
         expected_arguments: Sequence[list[Any]] | None = None,
     ) -> Divergence | None:
         """The first instruction of a computation that differs on one of some devices, or of what that calls."""
-        shown = _partners(pair)
-        if not shown:
+        partners = _partners(pair)
+        if not partners:
             return None
         arguments_there = arguments if expected_arguments is None else expected_arguments
-        got = self._actual.ready(_with_results(pair[0], [ours for ours, _ in shown]))(arguments)
-        wanted = self._expected.ready(_with_results(pair[1], [theirs for _, theirs in shown]))(arguments_there)
-        values = [{theirs: v for (_, theirs), v in zip(shown, of_one, strict=True)} for of_one in wanted]
-        for number, (instruction, partner) in enumerate(shown):
+        got = self._actual.ready(_with_results(pair[0], [ours for ours, _ in partners]))(arguments)
+        wanted = self._expected.ready(_with_results(pair[1], [theirs for _, theirs in partners]))(arguments_there)
+        values = [{theirs: v for (_, theirs), v in zip(partners, of_one, strict=True)} for of_one in wanted]
+        for number, (instruction, partner) in enumerate(partners):
             ours, theirs = [g[number] for g in got], [w[number] for w in wanted]
             if _agree(ours, theirs, devices):
                 continue
@@ -366,10 +366,10 @@ def _steps_of(instruction: Instruction) -> list[Instruction]:
     return steps if isinstance(steps[0].op, Start) else [instruction]
 
 
-def _with_results(computation: Computation, shown: Sequence[Instruction]) -> Computation:
+def _with_results(computation: Computation, instructions: Sequence[Instruction]) -> Computation:
     """The computation with the values of these instructions as its results."""
-    shape = make_tuple_shape([i.shape.without_layout() for i in shown])
-    root = Instruction(Tuple(), shown, shape, "values")
+    shape = make_tuple_shape([i.shape.without_layout() for i in instructions])
+    root = Instruction(Tuple(), instructions, shape, "values")
     return Computation(computation.name, (*computation.instructions, root), root)
 
 

@@ -51,14 +51,14 @@ class TraceRow(ArrayRow):
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON."""
-        made: dict[str, Any] = {
+        fields: dict[str, Any] = {
             **ArrayRow.as_dict(self),
             "shape": self.instruction.shape.to_string(with_layout=False),
             **self.statistics.as_dict(),
         }
         if self.iterations:
-            made["iterations"] = [{"iteration": list(i), **s.as_dict()} for i, s in self.iterations]
-        return made
+            fields["iterations"] = [{"iteration": list(i), **s.as_dict()} for i, s in self.iterations]
+        return fields
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,10 +145,10 @@ def _cells(row: TraceRow) -> Iterator[tuple[str, ...]]:
 
 
 def _numbers(statistics: Statistics) -> tuple[str, ...]:
-    shown = [
+    texts = [
         f"{v:.6g}" if statistics.finite else "-" for v in (statistics.minimum, statistics.maximum, statistics.mean)
     ]
-    return (*shown, str(statistics.nans), str(statistics.infinities))
+    return (*texts, str(statistics.nans), str(statistics.infinities))
 
 
 @converting

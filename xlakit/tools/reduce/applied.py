@@ -70,16 +70,16 @@ def _without_array(module: HloModule, target: Instruction, number: int) -> HloMo
     left = count - 1
     # Sort applies its computation to pairs, one after the other; of others all left sides come first.
     is_sort = isinstance(target.op, Sort)
-    gone = {2 * number, 2 * number + 1} if is_sort else {number, count + number}
+    dropped_parameters = {2 * number, 2 * number + 1} if is_sort else {number, count + number}
     (applied,) = target.op.called_computations
-    smaller = _without_parameters(applied, gone, None if is_sort else number)
+    smaller = _without_parameters(applied, dropped_parameters, None if is_sort else number)
     second = count + number + isinstance(target.op, Scatter)
     dropped = {number} if is_sort else {number, second}
 
     def change(draft: Draft, i: Instruction, op: Op, operands: tuple[Instruction, ...]) -> Instruction | None:
         if i is target:
-            kept = tuple(o for n, o in enumerate(operands) if n not in dropped)
-            return draft.add(op.map_computations(lambda _: smaller), kept, name=i.name)
+            kept_operands = tuple(o for n, o in enumerate(operands) if n not in dropped)
+            return draft.add(op.map_computations(lambda _: smaller), kept_operands, name=i.name)
         if isinstance(op, GetTupleElement) and i.operands == (target,):
             if op.index == number:
                 raise ValueError("the result is needed")
@@ -90,7 +90,7 @@ def _without_array(module: HloModule, target: Instruction, number: int) -> HloMo
     return edited(module, change)
 
 
-def _without_parameters(applied: Computation, gone: set[int], element: int | None) -> Computation:
+def _without_parameters(applied: Computation, dropped_numbers: set[int], element: int | None) -> Computation:
     """A computation without some parameters, and without an element of its result. Raises ValueError if needed."""
     root = applied.root
     if element is not None:
@@ -101,12 +101,12 @@ def _without_parameters(applied: Computation, gone: set[int], element: int | Non
         root = left[0] if len(left) == 1 else Instruction(Tuple(), left, shape, root.name)
     listed = [*(i for i in applied.instructions if i is not applied.root), root]
     live = mark_live([i for i in listed if not isinstance(i.op, Parameter)], root) | {root}
-    if any(isinstance(i.op, Parameter) and i.op.number in gone for i in live):
+    if any(isinstance(i.op, Parameter) and i.op.number in dropped_numbers for i in live):
         raise ValueError("the computation needs the array")
-    parameters = [p for n, p in enumerate(applied.parameters) if n not in gone]
+    parameters = [p for n, p in enumerate(applied.parameters) if n not in dropped_numbers]
     order = list(dict.fromkeys([*parameters, *(i for i in listed if i in live)]))
-    kept = [n for n in range(len(applied.parameters)) if n not in gone]
-    return renumbered(applied, order, root, kept)
+    kept_numbers = [n for n in range(len(applied.parameters)) if n not in dropped_numbers]
+    return renumbered(applied, order, root, kept_numbers)
 
 
 def share_computations(search: Search) -> None:
@@ -134,15 +134,15 @@ def _pairs(module: HloModule) -> Iterator[tuple[Computation, Computation]]:
 
 def _shared(module: HloModule, old: Computation, kept: Computation) -> HloModule:
     """The module that calls a computation in place of another. Raises KeyError where that comes too late."""
-    made: dict[Computation, Computation] = {}
+    rebuilt: dict[Computation, Computation] = {}
 
     def change(i: Instruction, operands: tuple[Instruction, ...]) -> Instruction:
-        op = i.op.map_computations(lambda c: made[kept if c is old else c]) if i.op.can_call else i.op
+        op = i.op.map_computations(lambda c: rebuilt[kept if c is old else c]) if i.op.can_call else i.op
         return i.replace(op=op, operands=operands)
 
     for computation in module.computations:
-        made[computation] = computation.rebuild(change)
-    return cleaned(module, made[module.entry])
+        rebuilt[computation] = computation.rebuild(change)
+    return cleaned(module, rebuilt[module.entry])
 
 
 def give_parameters(search: Search) -> None:
@@ -174,10 +174,10 @@ def unite_types(search: Search) -> None:
 
     def candidates() -> Iterator[Candidate]:
         best = search.best
-        there = {leaf.element_type for c in best.computations for i in c.instructions for _, leaf in i.shape.leaves()}
+        types = {leaf.element_type for c in best.computations for i in c.instructions for _, leaf in i.shape.leaves()}
         for new in _UNITING:
             # In the order of the enumeration, which does not change from run to run.
-            for old in sorted((t for t in there if t is not new and t.is_array), key=lambda t: t.value):
+            for old in sorted((t for t in types if t is not new and t.is_array), key=lambda t: t.value):
                 yield partial(_united, best, old, new)
 
     while search.first(candidates()) is not None:

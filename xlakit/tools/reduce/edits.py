@@ -70,16 +70,16 @@ class Draft:
 
     def inline(self, callee: Computation, arguments: Sequence[Instruction]) -> Instruction:
         """Append the instructions of another computation, on arguments; gives its root."""
-        made: dict[Instruction, Instruction] = {}
+        inlined: dict[Instruction, Instruction] = {}
         for i in callee.instructions:
             if isinstance(i.op, Parameter):
-                made[i] = arguments[i.op.number]
+                inlined[i] = arguments[i.op.number]
             else:
                 name = self.unused_name(i.name)
-                before = [made[p] for p in i.control_predecessors]
-                new = i.replace(operands=[made[o] for o in i.operands], name=name, control_predecessors=before)
-                made[i] = self.append(new)
-        return made[callee.root]
+                before = [inlined[p] for p in i.control_predecessors]
+                new = i.replace(operands=[inlined[o] for o in i.operands], name=name, control_predecessors=before)
+                inlined[i] = self.append(new)
+        return inlined[callee.root]
 
     def build(self, root: Instruction) -> Computation:
         """The new computation."""
@@ -128,17 +128,17 @@ def edited(
 
     Raises XlakitError where a change does not fit the shape rules.
     """
-    made: dict[Computation, Computation] = {}
+    rebuilt: dict[Computation, Computation] = {}
     for old in module.computations:
         new_root = (inner_roots or {}).get(old.name)
         entry_results = results if old is module.entry else None if new_root is None else [new_root]
-        made[old] = _edited(old, made, change, is_entry=old is module.entry, results=entry_results)
-    return cleaned(module, made[module.entry])
+        rebuilt[old] = _edited(old, rebuilt, change, is_entry=old is module.entry, results=entry_results)
+    return cleaned(module, rebuilt[module.entry])
 
 
 def _edited(
     old: Computation,
-    made: Mapping[Computation, Computation],
+    rebuilt: Mapping[Computation, Computation],
     change: Change | None,
     *,
     is_entry: bool,
@@ -148,8 +148,8 @@ def _edited(
     new = draft.new
     for i in old.instructions:
         op = i.op
-        if op.can_call and any(made[c] is not c for c in op.called_computations):
-            op = op.map_computations(lambda c: made[c])
+        if op.can_call and any(rebuilt[c] is not c for c in op.called_computations):
+            op = op.map_computations(lambda c: rebuilt[c])
         operands = tuple(new[o] for o in i.operands)
         changed = None if change is None else change(draft, i, op, operands)
         new[i] = draft.keep(i, op, operands, [new[p] for p in i.control_predecessors]) if changed is None else changed
@@ -169,16 +169,16 @@ def cleaned(module: HloModule, entry: Computation) -> HloModule:
     order = HloModule(module.name, entry).computations
     callers = [i for c in order for i in c.callers]
     fixed = {c for i in callers if not isinstance(i.op, (Call, Fusion)) for c in i.op.called_computations}
-    made: dict[Computation, Computation] = {}
+    rebuilt: dict[Computation, Computation] = {}
     taken: dict[Computation, tuple[int, ...]] = {}
     for old in order:
-        made[old], taken[made[old]] = _without_dead(old, made, taken, keeps_parameters=old in fixed)
-    return with_entry(module, made[entry])
+        rebuilt[old], taken[rebuilt[old]] = _without_dead(old, rebuilt, taken, keeps_parameters=old in fixed)
+    return with_entry(module, rebuilt[entry])
 
 
 def _without_dead(
     old: Computation,
-    made: Mapping[Computation, Computation],
+    rebuilt: Mapping[Computation, Computation],
     taken: Mapping[Computation, tuple[int, ...]],
     *,
     keeps_parameters: bool,
@@ -191,7 +191,7 @@ def _without_dead(
             new[i] = operands[0].operands[op.index]
             continue
         if op.can_call:
-            op = op.map_computations(lambda c: made[c])
+            op = op.map_computations(lambda c: rebuilt[c])
             if isinstance(op, (Call, Fusion)):
                 (callee,) = op.called_computations
                 operands = tuple(operands[n] for n in taken[callee])
@@ -202,8 +202,8 @@ def _without_dead(
     root = new[old.root]
     listed = tuple(dict.fromkeys(new[i] for i in old.instructions))
     live = _live(listed, root, keeps_parameters=keeps_parameters)
-    kept = sorted(i.op.number for i in live if isinstance(i.op, Parameter))
-    return renumbered(old, [i for i in listed if i in live], root, kept), tuple(kept)
+    kept_parameters = sorted(i.op.number for i in live if isinstance(i.op, Parameter))
+    return renumbered(old, [i for i in listed if i in live], root, kept_parameters), tuple(kept_parameters)
 
 
 def _live(instructions: Sequence[Instruction], root: Instruction, *, keeps_parameters: bool) -> set[Instruction]:
@@ -212,9 +212,11 @@ def _live(instructions: Sequence[Instruction], root: Instruction, *, keeps_param
     return mark_live([i for i in instructions if not isinstance(i.op, Parameter)], root)
 
 
-def renumbered(old: Computation, order: list[Instruction], root: Instruction, kept: Sequence[int]) -> Computation:
+def renumbered(
+    old: Computation, order: list[Instruction], root: Instruction, kept_parameters: Sequence[int]
+) -> Computation:
     """A computation whose kept parameters are numbered without gaps."""
-    numbers = {number: n for n, number in enumerate(kept)}
+    numbers = {number: n for n, number in enumerate(kept_parameters)}
     if all(number == n for number, n in numbers.items()):
         return Computation(old.name, tuple(order), root, old.execution_thread)
 
@@ -249,15 +251,15 @@ def without_annotations(module: HloModule, *, layouts: bool = False) -> HloModul
 
     layouts: keep the layouts of instructions, which a fault may depend on.
     """
-    made: dict[Computation, Computation] = {}
+    rebuilt: dict[Computation, Computation] = {}
 
     def bare(i: Instruction, operands: tuple[Instruction, ...]) -> Instruction:
-        op = i.op.map_computations(lambda c: made[c]) if i.op.can_call else i.op
+        op = i.op.map_computations(lambda c: rebuilt[c]) if i.op.can_call else i.op
         shape = i.shape if layouts else i.shape.without_layout()
         return i.replace(op=op, operands=operands, shape=shape, annotations=Annotations(), control_predecessors=())
 
     for old in module.computations:
-        made[old] = old.rebuild(bare)
+        rebuilt[old] = old.rebuild(bare)
     return HloModule(
-        module.name, made[module.entry], replica_count=module.replica_count, num_partitions=module.num_partitions
+        module.name, rebuilt[module.entry], replica_count=module.replica_count, num_partitions=module.num_partitions
     )

@@ -127,11 +127,11 @@ def extract_file(
     devices, values = given_values(on_devices(module), input_path, seed)
     run = _Run(devices.arguments(values), iteration, device, seed, None)
     if instruction is not None:
-        made = _extract_instruction(devices.module, instruction, depth, run)
+        extraction = _extract_instruction(devices.module, instruction, depth, run)
     else:
-        made = _extract_computation(devices.module, computation or "", run)
-    write_dump(output, made.module, made.arrays, seed)
-    return made
+        extraction = _extract_computation(devices.module, computation or "", run)
+    write_dump(output, extraction.module, extraction.arrays, seed)
+    return extraction
 
 
 @dataclass(frozen=True, slots=True)
@@ -267,11 +267,11 @@ def _cut(
 def _extraction(
     module: HloModule, entry: Computation, device_arguments: Sequence[Sequence[Any]], results: Sequence[Any], run: _Run
 ) -> Extraction:
-    made = with_entry(module.replace(name=f"{module.name}.{entry.root.name}"), entry)
+    extracted = with_entry(module.replace(name=f"{module.name}.{entry.root.name}"), entry)
     if len(run.arguments) > 1:
-        made = _of_parts(made, run.device)
-    made.verify()
-    return Extraction(made, tuple(map(tuple, device_arguments)), tuple(results))
+        extracted = _of_parts(extracted, run.device)
+    extracted.verify()
+    return Extraction(extracted, tuple(map(tuple, device_arguments)), tuple(results))
 
 
 def _of_parts(module: HloModule, device: int | None) -> HloModule:

@@ -188,6 +188,6 @@ def _resume(search: Search, folder: Path) -> None:
     search.folder = folder
     path = folder / BEST
     if path.exists():
-        kept = HloModule.from_text(path.read_text(encoding="utf-8"), name=str(path))
+        best = HloModule.from_text(path.read_text(encoding="utf-8"), name=str(path))
         search.step = "go on"
-        search.try_one(lambda: kept)
+        search.try_one(lambda: best)

@@ -152,10 +152,10 @@ class Search:
                 if number is None:
                     break
                 end = max(0, end - size * (number + 1))
-                there = set(items(self.best))
+                present = set(items(self.best))
                 removed = set(chunks[number])
-                before = sum(1 for name in left[:end] if name in there and name not in removed)
-                left = [name for name in left if name in there and name not in removed]
+                before = sum(1 for name in left[:end] if name in present and name not in removed)
+                left = [name for name in left if name in present and name not in removed]
                 end = before
             size = min(size, len(left) + 1) // 2
 

@@ -72,9 +72,9 @@ def cut_end(search: Search) -> None:
 
 def _prefix(module: HloModule, count: int) -> HloModule:
     """The first instructions of the entry, which gives those values of them that none of them reads."""
-    kept = _inner(module)[:count]
-    read = {o for i in kept for o in i.operands}
-    ends = [i.name for i in kept if i not in read and _is_data(i)]
+    instructions = _inner(module)[:count]
+    read = {o for i in instructions for o in i.operands}
+    ends = [i.name for i in instructions if i not in read and _is_data(i)]
     if not ends:
         raise ValueError("a module gives something")
     return edited(module, results=ends)

@@ -115,9 +115,9 @@ def simplify_types(search: Search) -> None:
 
     def candidates() -> Iterator[Candidate]:
         best = search.best
-        there = {leaf.element_type for c in best.computations for i in c.instructions for _, leaf in i.shape.leaves()}
+        types = {leaf.element_type for c in best.computations for i in c.instructions for _, leaf in i.shape.leaves()}
         for old, new in _SIMPLER.items():
-            if old in there:
+            if old in types:
                 yield partial(retyped, best, old, new)
 
     while search.first(candidates()) is not None:
@@ -145,10 +145,10 @@ def _mapped(
     attributes: Callable[[Op], Op],
 ) -> HloModule:
     """The module with all declared shapes, literals and attributes changed; other shapes follow from these."""
-    made: dict[Computation, Computation] = {}
+    rebuilt: dict[Computation, Computation] = {}
 
     def change(i: Instruction, operands: tuple[Instruction, ...]) -> Instruction:
-        op = i.op.map_computations(lambda c: made[c]) if i.op.can_call else i.op
+        op = i.op.map_computations(lambda c: rebuilt[c]) if i.op.can_call else i.op
         declared = i.shape.with_leaves(shape)
         if isinstance(op, Constant):
             op = Constant(literal=_changed(op.literal, shape, literal))
@@ -158,8 +158,8 @@ def _mapped(
         return inferred_again(i, attributes(op), operands, declared)
 
     for old in module.computations:
-        made[old] = old.rebuild(change)
-    return cleaned(module, made[module.entry])
+        rebuilt[old] = old.rebuild(change)
+    return cleaned(module, rebuilt[module.entry])
 
 
 def _broadcast(op: Broadcast, operand: Shape, declared: Shape) -> Shape:

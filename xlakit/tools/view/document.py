@@ -118,13 +118,13 @@ class Document:
 
     def _numbered(self, rules: RulesByLine) -> dict[int, dict[int, list[int]]]:
         """Rules by line as numbers of texts, of the instructions that are in some step."""
-        found: dict[int, dict[int, list[int]]] = {}
+        by_computation: dict[int, dict[int, list[int]]] = {}
         for computation, lines in rules.items():
             for name, applied in lines.items():
                 if computation in self._strings and name in self._strings:
-                    own = found.setdefault(self._strings[computation], {})
-                    own[self._strings[name]] = [self._string(rule) for rule in applied]
-        return found
+                    by_line = by_computation.setdefault(self._strings[computation], {})
+                    by_line[self._strings[name]] = [self._string(rule) for rule in applied]
+        return by_computation
 
     def _computation(self, computation: Computation, module: HloModule) -> int:
         number = self._computation_of.get(computation)

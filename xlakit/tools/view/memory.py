@@ -14,21 +14,21 @@ def memory_of(plan: MemoryPlan) -> dict[str, Any]:
     arena_bytes: the size of the arena. points: the number of the last step. slices: offset and size in bytes, the
     first and the last step at which the slice is in use, and its values with the instructions that define them.
     """
-    slices = [_slice(plan, own) for own in plan.slices if own.space is Space.ARENA]
-    last = max((own["last"] for own in slices), default=0)
+    slices = [_slice(plan, slice_) for slice_ in plan.slices if slice_.space is Space.ARENA]
+    last = max((slice_["last"] for slice_ in slices), default=0)
     return {"arena_bytes": plan.arena_bytes, "points": last, "slices": slices}
 
 
-def _slice(plan: MemoryPlan, own: BufferSlice) -> dict[str, Any]:
+def _slice(plan: MemoryPlan, slice_: BufferSlice) -> dict[str, Any]:
     # Live ranges are in points, of which each step has two.
-    intervals = [interval for value in own.values for interval in plan.intervals[value]]
+    intervals = [interval for value in slice_.values for interval in plan.intervals[value]]
     return {
-        "offset": own.offset,
-        "size": own.size,
-        "first": min((low for low, _ in intervals), default=own.first) // 2,
-        "last": max((high for _, high in intervals), default=own.last) // 2,
+        "offset": slice_.offset,
+        "size": slice_.size,
+        "first": min((low for low, _ in intervals), default=slice_.first) // 2,
+        "last": max((high for _, high in intervals), default=slice_.last) // 2,
         "values": [
             {"name": value.name, "instruction": "" if value.instruction is None else value.instruction.name}
-            for value in own.values
+            for value in slice_.values
         ],
     }

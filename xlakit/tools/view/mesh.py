@@ -57,10 +57,10 @@ def mesh_of(modules: Sequence[HloModule]) -> dict[str, Any] | None:
 def _layout(meshes: Iterable[Mesh], grid: Grid) -> tuple[list[tuple[str, int]], list[int]]:
     """The axes of the mesh of all partitions that has the most, and the devices in their order."""
     whole = [m for m in meshes if math.prod(size for _, size in m.axes) == grid.num_partitions]
-    mesh = max(whole, key=lambda own: len(own.axes), default=Mesh((("partition", grid.num_partitions),)))
-    own = mesh.devices().tolist()
+    mesh = max(whole, key=lambda devices: len(devices.axes), default=Mesh((("partition", grid.num_partitions),)))
+    devices = mesh.devices().tolist()
     axes = [axis for axis in (("replica", grid.num_replicas), *mesh.axes) if axis[1] > 1]
-    return axes, [replica * grid.num_partitions + device for replica in range(grid.num_replicas) for device in own]
+    return axes, [replica * grid.num_partitions + device for replica in range(grid.num_replicas) for device in devices]
 
 
 def _tiles(

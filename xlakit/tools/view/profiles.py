@@ -34,7 +34,7 @@ def seconds_of(report: str, name: str) -> dict[str, float]:
     try:
         data = json.loads(report)
         scale = 1e-9 / max(1, data["runs"])
-        return {own["instruction"]: own["nanoseconds"] * scale for own in data["instructions"]}
+        return {row["instruction"]: row["nanoseconds"] * scale for row in data["instructions"]}
     except (ValueError, KeyError, TypeError):
         raise _no_report(name) from None
 
@@ -67,9 +67,9 @@ def roofline_of(report: str, name: str) -> dict[str, Any] | None:
         data = json.loads(report)
         if data.get("steps") is None:
             return None
-        steps = [_step(own) for own in data["steps"]]
+        steps = [_step(row) for row in data["steps"]]
         step_rows = [
-            own for own in steps if own["nanoseconds"] and (own["flops"] or own["transcendentals"] or own["bytes"])
+            row for row in steps if row["nanoseconds"] and (row["flops"] or row["transcendentals"] or row["bytes"])
         ]
         roofs = data.get("machine", {}).get("roofs")
         return {"steps": step_rows} | ({} if roofs is None else {"roofs": _roofs(roofs)})
@@ -77,12 +77,12 @@ def roofline_of(report: str, name: str) -> dict[str, Any] | None:
         raise _no_report(name) from None
 
 
-def _step(own: Mapping[str, Any]) -> dict[str, Any]:
-    numbers = {key: _number(own[source]) for key, source in _STEP_NUMBERS.items()}
-    roofline = own.get("roofline")
+def _step(row: Mapping[str, Any]) -> dict[str, Any]:
+    numbers = {key: _number(row[source]) for key, source in _STEP_NUMBERS.items()}
+    roofline = row.get("roofline")
     part = None if roofline is None else _number(roofline)
-    texts = {"name": str(own["name"]), "opcode": str(own.get("opcode") or own.get("kind") or "")}
-    return {**texts, **numbers, "roofline": part, "bound": str(own.get("bound") or "")}
+    texts = {"name": str(row["name"]), "opcode": str(row.get("opcode") or row.get("kind") or "")}
+    return {**texts, **numbers, "roofline": part, "bound": str(row.get("bound") or "")}
 
 
 def _roofs(roofs: Mapping[str, Any]) -> dict[str, Any]:

@@ -41,10 +41,10 @@ class LivePage:
             version = self.version()
             if version != self._version:
                 try:
-                    made = self._make()
+                    html = self._make()
                 except (XlakitError, OSError) as error:
-                    made = _page_of_error(error)
-                self._version, self._page = version, with_reload(made, version)
+                    html = _page_of_error(error)
+                self._version, self._page = version, with_reload(html, version)
             return self._page
 
 

@@ -141,8 +141,8 @@ def document_of(
     # Those that are drawn on the mesh: before partitioning shardings, after it collectives.
     steps = [module]
     try:
-        for own in _for_a_device(module, document):
-            steps.append(last := own)
+        for step in _for_a_device(module, document):
+            steps.append(last := step)
         start = time.perf_counter()
         run_pipeline(last, until=until, dump=look, context=context)
     except ArgumentError:
@@ -160,9 +160,9 @@ def _for_a_device(module: HloModule, document: Document) -> Iterator[HloModule]:
         document.add_step(split, "partitions", summary="the number of partitions, as the shardings say")
         yield split
     if is_to_be_split(split, split.num_partitions):
-        own = split_over(split, split.num_partitions)
-        document.add_step(own, "partition", summary=PASSES["partition"].summary)
-        yield own
+        device_module = split_over(split, split.num_partitions)
+        document.add_step(device_module, "partition", summary=PASSES["partition"].summary)
+        yield device_module
 
 
 def _add_mesh(document: Document, modules: Sequence[HloModule]) -> None:
