@@ -96,9 +96,9 @@ class Deadline:
         Raises RankError if they will not arrive, Stopped if the run has failed.
         """
         self._run.check()
-        gone = self._others.gone(missing)
-        if gone:
-            raise self._error([f"{self._others.name_of(rank)} {how}" for rank, how in gone.items()])
+        lost = self._others.gone(missing)
+        if lost:
+            raise self._error([f"{self._others.name_of(rank)} {how}" for rank, how in lost.items()])
         now = time.monotonic()
         if now < self._next:
             return

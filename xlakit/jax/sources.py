@@ -163,12 +163,12 @@ def outline_of(module: HloModule) -> bytes:
     root = _instruction(entry.root, "results", "custom-call", count) + written(_TARGET, b"outline")
     computation = [written(_INSTRUCTION, each) for each in (*instructions, root)]
     shapes = [old.shape for old in entry.parameters]
-    own = written(_OWN_SHAPE, _program_shape(shapes, entry.root.shape)) + written(_ROOT, count)
+    computation_fields = written(_OWN_SHAPE, _program_shape(shapes, entry.root.shape)) + written(_ROOT, count)
     program = module.program_shape
     found = [
         written(_NAME, module.name.encode()),
         written(_ENTRY_NAME, name),
-        written(_COMPUTATION, written(_NAME, name) + b"".join(computation) + own),
+        written(_COMPUTATION, written(_NAME, name) + b"".join(computation) + computation_fields),
         written(_PROGRAM_SHAPE, _program_shape(program.parameters, program.result)),
     ]
     if module.spmd_output_sharding is not None:

@@ -185,12 +185,12 @@ class Segments:
     def _give_up(self, lost: Iterable[int]) -> None:
         """Give up all free segments."""
         for capacity, segments in self._by_capacity.items():
-            kept = [segment for segment in segments if not segment.is_free(lost)]
+            in_use = [segment for segment in segments if not segment.is_free(lost)]
             for segment in segments:
-                if segment not in kept:
+                if segment not in in_use:
                     self._bytes -= capacity
                     self._forget(segment)
-            segments[:] = kept
+            segments[:] = in_use
 
 
 def _capacity(size: int) -> int:

@@ -185,8 +185,8 @@ def _ormqr(prefix: str, a: Array, tau: Array, c: Array, *, left: int, transpose:
     function = _function(prefix, "unmqr" if _is_complex(prefix) else "ormqr")
     if not tau.size or not c.size:
         return (c,)
-    turned = "C" if _is_complex(prefix) else "T"
-    sides = "L" if left else "R", turned if transpose else "N"
+    transposed = "C" if _is_complex(prefix) else "T"
+    sides = "L" if left else "R", transposed if transpose else "N"
     product, _, info = function(*sides, a, tau, c, lwork=_work(function(*sides, a, tau, c, lwork=-1)[1]))
     _checked(info, "ormqr")
     return (product,)

@@ -27,12 +27,12 @@ def perturbed_solution(_: Evaluation, below: Array, diagonal: Array, above: Arra
             upper = pivots[row], first[row], second[row], sums[row]
             under = lower[below_row], pivots[below_row], first[below_row], sums[below_row]
             is_swapped = _size(under[0]) > _size(upper[0])
-            kept = [np.where(is_swapped, b, a) for a, b in zip(upper, under, strict=True)]
+            pivot_row = [np.where(is_swapped, b, a) for a, b in zip(upper, under, strict=True)]
             other = [np.where(is_swapped, a, b) for a, b in zip(upper, under, strict=True)]
-            factor = np.where(other[0] == 0, 0, other[0] / kept[0])
-            pivots[row], first[row], second[row], sums[row] = kept
+            factor = np.where(other[0] == 0, 0, other[0] / pivot_row[0])
+            pivots[row], first[row], second[row], sums[row] = pivot_row
             pivots[below_row], first[below_row], sums[below_row] = (
-                b - factor * a for a, b in zip(kept[1:], other[1:], strict=True)
+                b - factor * a for a, b in zip(pivot_row[1:], other[1:], strict=True)
             )
         largest = np.maximum(abs(pivots), np.maximum(abs(first), abs(second))).max(0)
         _substitute(pivots, first, second, sums, largest)

@@ -119,15 +119,15 @@ def _emit(
 
     holder = Callback(callback, result_avals)
     target = TARGET_ON_PARTS if partitioned else TARGET
-    made = emit_call(ctx, holder, operands, result_avals, has_side_effect=has_side_effect, token=token, target=target)
+    call = emit_call(ctx, holder, operands, result_avals, has_side_effect=has_side_effect, token=token, target=target)
     if sharding is not None:
         # There is a sharding for each result; the token needs one, too.
         if token is not None and result_avals and isinstance(sharding, SdyArrayList):
             devices = sharding.shardings[0].logical_device_ids
             of_token = SdyArray(mesh_shape=(), dim_shardings=(), logical_device_ids=devices)
             sharding = SdyArrayList((of_token, *sharding.shardings))
-        of_jax().set_sharding(ctx.module_context, made, sharding)
-    results = list(made.results)
+        of_jax().set_sharding(ctx.module_context, call, sharding)
+    results = list(call.results)
     if token is not None:
         token = results.pop(0)
     return results, token, holder

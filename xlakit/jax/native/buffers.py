@@ -48,9 +48,9 @@ def _emit_make(module: Module) -> None:
         BUFFER.store(fn, buffer, name, value)
     for name in ("lock", "is_deleted", "external", "event"):
         BUFFER.store(fn, buffer, name, fn.i64(0))
-    own, own_order = dimensions(fn, buffer), order_of(fn, buffer, rank)
+    own_dims, own_order = dimensions(fn, buffer), order_of(fn, buffer, rank)
     with fn.loop(0, rank, carried=[fn.i64(0)]) as iteration:
-        fn.store(fn.load(I64, fn.at(dims, I64, iteration.index)), fn.at(own, I64, iteration.index))
+        fn.store(fn.load(I64, fn.at(dims, I64, iteration.index)), fn.at(own_dims, I64, iteration.index))
         dimension = dimension_at(fn, order, rank, iteration.index)
         fn.store(dimension, fn.at(own_order, I64, iteration.index))
         # See layout_number.
@@ -323,8 +323,8 @@ def _emit_copies(module: Module) -> None:
         fn.call("release_block", VOID, source)
         type, rank = BUFFER.load(fn, buffer, "type"), BUFFER.load(fn, buffer, "num_dims")
         dims = dimensions(fn, buffer), order_of(fn, buffer, rank)
-        made = fn.call("make_buffer", PTR, device, memory, block, type, rank, size, *dims)
-        fn.store(made, args.at(fn, struct, "copy"))
+        copy = fn.call("make_buffer", PTR, device, memory, block, type, rank, size, *dims)
+        fn.store(copy, args.at(fn, struct, "copy"))
         fn.ret(fn.null())
 
 

@@ -132,10 +132,10 @@ def _emit_gap(module: Module) -> None:
     fn = module.function("gap_of", I64, [PTR, I64])
     executable, now = fn.parameters
     left, most = EXECUTABLE.load(fn, executable, "left"), EXECUTABLE.load(fn, executable, "time") * 2
-    own = (now - left) - (_waited(fn) - EXECUTABLE.load(fn, executable, "waited"))
+    gap = (now - left) - (_waited(fn) - EXECUTABLE.load(fn, executable, "waited"))
     # Limited to twice the program's time, as one long gap (saving a model, say) does not predict the next one.
-    own = fn.select((own < 1) | left.eq(0), fn.i64(1), fn.select(own > most, most, own))
-    fn.ret(_mean(fn, executable, "gap", own))
+    gap = fn.select((gap < 1) | left.eq(0), fn.i64(1), fn.select(gap > most, most, gap))
+    fn.ret(_mean(fn, executable, "gap", gap))
 
 
 def _period(fn: Function, executable: Value, way: Value | int) -> Value:

@@ -102,13 +102,13 @@ def _emit_give_results(module: Module) -> None:
             "executable", "options", "argument_lists", "output_lists", "device_complete_events", "execute_device"
         )
     )  # fmt: skip
-    made = fn.at(blocks_of(fn, call), PTR, CALL.load(fn, call, "total_args"))
+    result_blocks = fn.at(blocks_of(fn, call), PTR, CALL.load(fn, call, "total_args"))
     num_outputs = EXECUTABLE.load(fn, executable, "num_outputs")
     devices = fn.load(PTR, EXECUTABLE.at(fn, executable, "devices"))
     ended = fn.select(event.eq(fn.null()), ready_event(fn), event)
     with fn.loop(0, args.load(fn, struct, "num_devices")) as iteration:
         device = fn.select(other.eq(fn.null()), word(fn, devices, iteration.index), other)
-        results = fn.at(made, PTR, iteration.index * num_outputs)
+        results = fn.at(result_blocks, PTR, iteration.index * num_outputs)
         buffers, targets = word(fn, lists, iteration.index), word(fn, outputs, iteration.index)
         fn.call("finish", VOID, executable, options, device, buffers, results, targets, event)
         with fn.if_(events.ne(fn.null())):

@@ -251,8 +251,8 @@ def _emit_steps(module: Module) -> None:
         targets = (fn.at(table(fn, call), PTR, begin) for table in (blocks_of, data_of))
         # Only calls for the queue have a weight.
         later = CALL.load(fn, call, "weight").ne(0)
-        made = fn.call("make_results", I1, executable, options, buffers, blocks, *targets, later)
-        return fn.select(made, fn.i64(Prepared.WELL), fn.i64(Prepared.NO_MEMORY))
+        is_made = fn.call("make_results", I1, executable, options, buffers, blocks, *targets, later)
+        return fn.select(is_made, fn.i64(Prepared.WELL), fn.i64(Prepared.NO_MEMORY))
 
     _for_devices(module, "hold_all", hold)
     _for_devices(module, "make_all", make)
@@ -260,11 +260,11 @@ def _emit_steps(module: Module) -> None:
 
 def _emit_give_up(module: Module) -> None:
     """``give_up(ptr call)``, and ``release_arguments(ptr call)``, which does not release the blocks of results."""
-    for name, kept in (("give_up", "count"), ("release_arguments", "total_args")):
+    for name, count_field in (("give_up", "count"), ("release_arguments", "total_args")):
         fn = module.function(name, VOID, [PTR])
         (call,) = fn.parameters
         blocks, events = blocks_of(fn, call), events_of(fn, call)
-        with fn.loop(0, CALL.load(fn, call, kept)) as iteration:
+        with fn.loop(0, CALL.load(fn, call, count_field)) as iteration:
             block = word(fn, blocks, iteration.index)
             with fn.if_(block.ne(fn.null())):
                 fn.call("release_block", VOID, block)

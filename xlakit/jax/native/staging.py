@@ -275,8 +275,8 @@ def _emit_future(module: Module) -> None:
     block = fn.call("hold", PTR, buffer)
     is_missing = copy.eq(fn.null()) | event.eq(fn.null()) | block.eq(fn.null())
     with fn.if_(is_missing, likely=False):
-        for made in (copy, event):
-            fn.call("xlakit_release", VOID, made)
+        for allocation in (copy, event):
+            fn.call("xlakit_release", VOID, allocation)
         with fn.if_(block.ne(fn.null())):
             fn.call("release_block", VOID, block)
             fn.ret(error(fn, Code.RESOURCE_EXHAUSTED, "there is not enough memory to copy the buffer"))

@@ -92,7 +92,7 @@ def backward_input(foreign: Foreign) -> XlaOp:
             )
         )
     into, out = numbers.kernel_input_feature_dimension, numbers.kernel_output_feature_dimension
-    turned = ConvolutionDimensionNumbers(
+    dimension_numbers = ConvolutionDimensionNumbers(
         input_batch_dimension=numbers.output_batch_dimension,
         input_feature_dimension=numbers.output_feature_dimension,
         input_spatial_dimensions=numbers.output_spatial_dimensions,
@@ -104,7 +104,7 @@ def backward_input(foreign: Foreign) -> XlaOp:
         output_spatial_dimensions=numbers.input_spatial_dimensions,
     )
     kernel = _regrouped(kernel, into, out, groups)
-    convolved = _convolution(foreign, gradient, kernel, Window(tuple(dimensions)), turned)
+    convolved = _convolution(foreign, gradient, kernel, Window(tuple(dimensions)), dimension_numbers)
     return foreign.finished(_scaled(foreign, convolved))
 
 
@@ -124,7 +124,7 @@ def backward_filter(foreign: Foreign) -> XlaOp:
         )
         for d, size, count in zip(window.dimensions, sizes, steps, strict=True)
     ]
-    turned = ConvolutionDimensionNumbers(
+    dimension_numbers = ConvolutionDimensionNumbers(
         input_batch_dimension=numbers.input_feature_dimension,
         input_feature_dimension=numbers.input_batch_dimension,
         input_spatial_dimensions=numbers.input_spatial_dimensions,
@@ -136,7 +136,9 @@ def backward_filter(foreign: Foreign) -> XlaOp:
         output_spatial_dimensions=numbers.kernel_spatial_dimensions,
     )
     groups = foreign.op.feature_group_count
-    convolved = _convolution(foreign, inputs, gradient, Window(tuple(dimensions)), turned, batch_groups=groups)
+    convolved = _convolution(
+        foreign, inputs, gradient, Window(tuple(dimensions)), dimension_numbers, batch_groups=groups
+    )
     backward = [
         axis for axis, d in zip(numbers.kernel_spatial_dimensions, window.dimensions, strict=True) if d.window_reversal
     ]

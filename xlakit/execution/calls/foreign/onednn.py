@@ -86,11 +86,11 @@ def softmax(foreign: Foreign) -> XlaOp:
     if not 0 <= axis < x.shape.rank:
         raise foreign.config.error("softmax_axis", f"a dimension of {x.shape}")
     x = convert_element_type(x, kind)
-    sizes, kept = x.shape.dimensions, [d for d in range(x.shape.rank) if d != axis]
+    sizes, other_dimensions = x.shape.dimensions, [d for d in range(x.shape.rank) if d != axis]
     largest = reduce(x, constant(foreign.builder, float("-inf"), kind), max, [axis])
-    powers = exp(sub(x, broadcast_in_dim(largest, sizes, kept)))
+    powers = exp(sub(x, broadcast_in_dim(largest, sizes, other_dimensions)))
     total = reduce(powers, constant(foreign.builder, 0, kind), add, [axis])
-    return foreign.finished(powers / broadcast_in_dim(total, sizes, kept))
+    return foreign.finished(powers / broadcast_in_dim(total, sizes, other_dimensions))
 
 
 def layer_norm(foreign: Foreign) -> XlaOp:

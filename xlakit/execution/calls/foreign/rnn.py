@@ -200,13 +200,13 @@ class _Network:
             dh_behind, dc_behind, weights, lengths = carried
             i, f, g, o = _gates(gates, hidden, 1)
             runs = _is_running(time, lengths, hidden)
-            dh, shown = dh_behind + dy, tanh(cells)
-            dc = dc_behind + dh * o * (1 - shown * shown)
+            dh, tanh_cells = dh_behind + dy, tanh(cells)
+            dc = dc_behind + dh * o * (1 - tanh_cells * tanh_cells)
             of_gates = [
                 dc * g * i * (1 - i),
                 dc * before * f * (1 - f),
                 dc * i * (1 - g * g),
-                dh * shown * o * (1 - o),
+                dh * tanh_cells * o * (1 - o),
             ]
             sums = concat_in_dim([select(runs, part, _zeros(part)) for part in of_gates], 1)
             new = [select(runs, _product(sums, weights, 1, 0), dh_behind), select(runs, dc * f, dc_behind)]

@@ -280,14 +280,14 @@ def csrlsvqr(foreign: Foreign) -> XlaOp:
     number, column = (iota(foreign.builder, make_shape(PrimitiveType.S32, (count, size)), d) for d in (0, 1))
     first, end = (broadcast_in_dim(slice_part(starts, [k], [k + size], [1]), (count, size), [1]) for k in (0, 1))
     of_row = and_(ge(number, first), lt(number, end))
-    own = broadcast_in_dim(data, (count, size), [0])
-    values = select(of_row, own, foreign.scalar(0, own))
+    row_values = broadcast_in_dim(data, (count, size), [0])
+    values = select(of_row, row_values, foreign.scalar(0, row_values))
     places = convert_element_type(eq(column, broadcast_in_dim(columns, (count, size), [0])), b.shape.element_type)
     q, r = qr(batch_dot(values, places, transpose_x=True, precision="HIGHEST"), full_matrices=False)
-    turned = batch_dot(
+    rotated_rhs = batch_dot(
         conj(q) if b.shape.element_type.is_complex else q, reshape(b, (size, 1)), transpose_x=True, precision="HIGHEST"
     )
-    return foreign.finished(reshape(triangular_solve(r, turned, True, False, False), (size,)))
+    return foreign.finished(reshape(triangular_solve(r, rotated_rhs, True, False, False), (size,)))
 
 
 def syrk(foreign: Foreign) -> XlaOp:
