@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Taken:
+class DeviceInputs:
     """The inputs of one device: ``arrays``, with a Buffer for each array that is still pending; the indices in
     ``arrays`` of those that the program may overwrite; and the tokens.
     """
@@ -73,7 +73,7 @@ class Arguments:
 
     def take(
         self, arguments: Sequence[Sequence[Sequence[Buffer]]], donate: Sequence[int], location: Location | None
-    ) -> list[Taken]:
+    ) -> list[DeviceInputs]:
         """The inputs of each device, taken from its buffers; donated buffers are unusable afterwards.
 
         The caller holds the schedule's lock. Raises DeletedBufferError for a buffer that is deleted or donated, and
@@ -81,12 +81,12 @@ class Arguments:
         """
         for buffers in arguments:
             self._check(buffers, donate)
-        taken = [_taken(buffers, donate) for buffers in arguments]
+        inputs = [_device_inputs(buffers, donate) for buffers in arguments]
         for buffers in arguments:
             for number in donate:
                 for buffer in buffers[number]:
                     buffer.invalidate(f"donated to {self._names[number]}", location)
-        return taken
+        return inputs
 
     def _check(self, arguments: Sequence[Sequence[Buffer]], donate: Sequence[int]) -> None:
         owners: dict[Buffer, int] = {}
@@ -119,7 +119,7 @@ def _put(value: object, shape: Shape, name: str, device: Device) -> Any:
     return None if array is TOKEN else device.put(array)
 
 
-def _taken(arguments: Sequence[Sequence[Buffer]], donate: Sequence[int]) -> Taken:
+def _device_inputs(arguments: Sequence[Sequence[Buffer]], donate: Sequence[int]) -> DeviceInputs:
     arrays: list[Array | Buffer] = []
     donated: set[int] = set()
     tokens: list[Buffer] = []
@@ -132,7 +132,7 @@ def _taken(arguments: Sequence[Sequence[Buffer]], donate: Sequence[int]) -> Take
                 donated.add(len(arrays))
             # A failed buffer is passed on, so that the program fails with the same error.
             arrays.append(buffer.claim())
-    return Taken(arrays, frozenset(donated), tokens)
+    return DeviceInputs(arrays, frozenset(donated), tokens)
 
 
 def _buffers(argument: object, shape: Shape, name: str, device: Device) -> Iterator[Buffer]:

@@ -36,14 +36,14 @@ class Buffer:
 
     # _array: None while the buffer is pending, for tokens, and after deletion or donation.
     # _execution: the producer; None once it is done without an error.
-    # _gone: the reason why the buffer is unusable (deleted or donated), or None.
+    # _invalidation: the reason why the buffer is unusable (deleted or donated), or None.
     # _is_ours: whether only buffers and their views can refer to the memory.
     # _pending_array: the computed array while the producer is not done yet; or, if the buffer is gone by then, until
     # all programs that claimed it before have redeemed it.
     # _claims: the number of programs that have claimed the pending array and not redeemed it yet.
     __slots__ = (
-        "__weakref__", "_array", "_claims", "_device", "_execution", "_gone", "_is_ours", "_origin",
-        "_pending_array", "_shape",
+        "__weakref__", "_array", "_claims", "_device", "_execution", "_invalidation", "_is_ours",
+        "_origin", "_pending_array", "_shape",
     )  # fmt: skip
 
     def __init__(
@@ -62,7 +62,7 @@ class Buffer:
         self._array = array
         self._execution = execution
         self._is_ours = is_ours
-        self._gone: _Gone | None = None
+        self._invalidation: _Invalidation | None = None
         self._pending_array: Array | None = None
         self._claims = 0
 
@@ -142,7 +142,7 @@ class Buffer:
 
     def __array__(self, dtype: np.dtype[Any] | None = None, copy: bool | None = None) -> Array:
         """The values: a read-only view of the buffer's memory, or a copy where one is asked for or needed."""
-        view = self._shown()
+        view = self._read_only_view()
         if dtype is not None and dtype != view.dtype:
             if copy is False:
                 raise ValueError(f"a {view.dtype} buffer as {dtype} is a copy")
@@ -163,7 +163,9 @@ class Buffer:
         """
         if stream is not None:
             raise ArgumentError(f"stream is {stream!r}", hint="memory of processors has no streams; leave it out")
-        return dlpack.exported(self._shown(), self._array if self._is_ours else None, max_version, dl_device, copy)
+        return dlpack.exported(
+            self._read_only_view(), self._array if self._is_ours else None, max_version, dl_device, copy
+        )
 
     def __dlpack_device__(self) -> tuple[int, int]:
         """The processor, in DLPack's numbers."""
@@ -186,19 +188,19 @@ class Buffer:
 
     def delete(self) -> None:
         """Free the memory as soon as no program that was called before reads it; a second call has no effect."""
-        if self._gone is None:
+        if self._invalidation is None:
             with self._device.client.schedule.changing():
                 self.invalidate("deleted", caller_location())
 
     def is_deleted(self) -> bool:
         """Whether it was deleted or donated, and so cannot be used any more."""
-        return self._gone is not None
+        return self._invalidation is not None
 
     def describe(self) -> str:
         """A description for errors: its shape, its device, and its origin."""
         return f"the buffer {self._shape.without_layout()} on device {self._device.id} ({self._origin})"
 
-    def _shown(self) -> Array:
+    def _read_only_view(self) -> Array:
         """A view of the array that cannot be made writable."""
         array = self._get()
         if self._is_ours and array.flags.writeable:
@@ -207,8 +209,8 @@ class Buffer:
 
     def __repr__(self) -> str:
         state = ""
-        if self._gone is not None:
-            state = f", {self._gone.how}"
+        if self._invalidation is not None:
+            state = f", {self._invalidation.how}"
         elif self._execution is not None:
             state = ", failed" if self._execution.is_done else ", not there yet"
         return f"<Buffer {self._shape} on {self._device}{state}>"
@@ -252,7 +254,7 @@ class Buffer:
         """The claimed array, once it is computed; ends the claim. The caller holds the schedule's lock."""
         array = self.contents
         self._claims -= 1
-        if self._gone is not None and not self._claims:
+        if self._invalidation is not None and not self._claims:
             self._pending_array = None
         return array
 
@@ -263,8 +265,8 @@ class Buffer:
 
     def check_usable(self) -> None:
         """Raise DeletedBufferError if the buffer was deleted or donated."""
-        if self._gone is not None:
-            raise self._gone.error(self)
+        if self._invalidation is not None:
+            raise self._invalidation.error(self)
 
     def store_result(self, array: Array | None) -> None:
         """Store the array before the producer is done; until `resolve` only the schedule's waiting parts read it."""
@@ -275,22 +277,22 @@ class Buffer:
         execution = self._execution
         if execution is None or execution.error is not None:
             return
-        if self._gone is None:
+        if self._invalidation is None:
             self._array = self._pending_array
-        if self._gone is None or not self._claims:
+        if self._invalidation is None or not self._claims:
             self._pending_array = None
         self._execution = None
 
     def invalidate(self, how: str, location: Location | None) -> None:
         """Make the buffer unusable; programs that have claimed the array keep it. The schedule's lock is held."""
-        self._gone = _Gone(how, location)
+        self._invalidation = _Invalidation(how, location)
         self._array = None
 
 
 name_type(Buffer, "a buffer", "buffers", "put values on a device with device.put(values)")
 
 
-class _Gone:
+class _Invalidation:
     """Why a buffer is unusable."""
 
     __slots__ = ("how", "location")

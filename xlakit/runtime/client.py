@@ -145,13 +145,13 @@ class Client:
         host_buffer_semantics: HostBufferSemantics | str = HostBufferSemantics.IMMUTABLE_ONLY_DURING_CALL,
     ) -> Any:
         """A value of the host as a Buffer on a device, the first one by default; see :meth:`Device.put`."""
-        return self._own(device).put(value, host_buffer_semantics=host_buffer_semantics)
+        return self._device_or_first(device).put(value, host_buffer_semantics=host_buffer_semantics)
 
     def buffer_from_dlpack(self, tensor: object, device: Device | None = None, *, copy: bool | None = None) -> Buffer:
         """A Buffer of a tensor of another library on a device, the first one by default; see Device.from_dlpack."""
-        return self._own(device).from_dlpack(tensor, copy=copy)
+        return self._device_or_first(device).from_dlpack(tensor, copy=copy)
 
-    def _own(self, device: Device | None) -> Device:
+    def _device_or_first(self, device: Device | None) -> Device:
         if device is None:
             return self._local_devices[0]
         if not isinstance(device, Device) or device.client is not self:  # pyright: ignore[reportUnnecessaryIsInstance]

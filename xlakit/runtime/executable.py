@@ -268,12 +268,12 @@ class LoadedExecutable:
         # The location is needed only for errors about donated buffers.
         location: Location | None = caller_location() if numbers else None
         with self._schedule.changing():
-            taken = self._arguments.take(flat, numbers, location)
+            all_inputs = self._arguments.take(flat, numbers, location)
         running = self._compiled.begin(self._client.execution_context, [device.id for device in self._devices])
         execution = Execution(self.name, running[0].run)
         limit = _thread_limit() if self._is_native else 0
         results: list[list[Buffer]] = []
-        for device, inputs, target_device in zip(running, taken, self._devices, strict=True):
+        for device, inputs, target_device in zip(running, all_inputs, self._devices, strict=True):
             results.append(self._make_results(target_device, execution))
             work = self._work(device, inputs.donated, limit)
             Part(
