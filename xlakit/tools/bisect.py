@@ -72,7 +72,7 @@ class Bisection:
 
     def __str__(self) -> str:
         """The report."""
-        lines = [self._what()]
+        lines = [self._cause()]
         if self.rule:
             verdict = {
                 True: "The interpreter gives other results after it than before: the rewrite is wrong.",
@@ -87,7 +87,7 @@ class Bisection:
             lines.append(f"The program is right with XLAKIT_PLAIN={name}: without that, {PLAIN[name]}.")
         return "\n".join(lines)
 
-    def _what(self) -> str:
+    def _cause(self) -> str:
         if self.rule:
             return (
                 f"Rewrite {self.fuel} of {self.rewrites} makes it fail: {self.rule}, in pass {self.pass_number}, "

@@ -50,12 +50,12 @@ class _FillElided(ComputationPass):
         cloner = ComputationCloner(computation, context)
         for old in computation.instructions:
             if isinstance(old.op, ElidedConstant):
-                cloner.substitute(old, cloner.append(self._filled(old)))
+                cloner.substitute(old, cloner.append(self._filled_constant(old)))
             else:
                 cloner.clone(old)
         return cloner.build()
 
-    def _filled(self, old: Instruction) -> Instruction:
+    def _filled_constant(self, old: Instruction) -> Instruction:
         shape = old.shape.without_layout()
         value = _zeros(shape) if self._rng is None else make_value(shape, self._rng)
         return old.replace(op=Constant(literal=_literal(shape, value)))

@@ -50,10 +50,10 @@ def unknown_calls(module: HloModule) -> list[str]:
     """The names of custom calls that are not registered or not implemented: the program can only be inspected."""
     known = CustomCalls()
     calls = (i for c in module.computations for i in c.instructions if isinstance(i.op, CustomCall))
-    return sorted({i.op_as(CustomCall).custom_call_target for i in calls if not _answered(known, i)})
+    return sorted({i.op_as(CustomCall).custom_call_target for i in calls if not _is_registered(known, i)})
 
 
-def _answered(known: CustomCalls, call: Instruction) -> bool:
+def _is_registered(known: CustomCalls, call: Instruction) -> bool:
     try:
         known.check(call)
     except (ShapeError, UnsupportedError):

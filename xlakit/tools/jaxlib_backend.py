@@ -136,7 +136,7 @@ class JaxlibBackend:
     def _sharding(self, devices: Sequence[Any]) -> Any:
         hlo, base = self._hlo, self._jax.GSPMDSharding
 
-        class Everywhere(base):
+        class Replicated(base):
             """A whole value on each device, with the two members that jaxlib reads of JAX's sharding classes."""
 
             memory_kind = None
@@ -144,7 +144,7 @@ class JaxlibBackend:
             def _to_xla_hlo_sharding(self, num_dimensions: int) -> Any:
                 return hlo.HloSharding.replicate()
 
-        return Everywhere(self._client_module.DeviceList(tuple(devices)), hlo.HloSharding.replicate())
+        return Replicated(self._client_module.DeviceList(tuple(devices)), hlo.HloSharding.replicate())
 
     def _all_gather(self, shape: Any, outputs: Iterator[Any], device: int) -> Any:
         """The value of a shape, from the flat list of outputs."""

@@ -73,12 +73,12 @@ def profile_replicated(
         for run in runs:
             run()
     recorder.clear()
-    times = [_timed(runs) for _ in range(iterations)]
+    times = [_measure(runs) for _ in range(iterations)]
     overhead = None if usual is None else Overhead(*(statistics.median(column) for column in zip(*times, strict=True)))
     return profile_of(profiled, recorder, overhead)
 
 
-def _timed(runs: Sequence[Callable[[], Any]]) -> list[float]:
+def _measure(runs: Sequence[Callable[[], Any]]) -> list[float]:
     """The times of one run of each, in nanoseconds."""
     times: list[float] = []
     for run in runs:

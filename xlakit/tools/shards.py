@@ -214,16 +214,16 @@ def _leaf_parts(sharding: Sharding | None, shape: Shape, module: HloModule) -> t
 def _whole_shape(shape: Shape, leaves: Sequence[_Parts]) -> Shape:
     remaining = iter(leaves)
 
-    def made(part: Shape) -> Shape:
+    def whole_shape_of(part: Shape) -> Shape:
         if part.is_tuple:
-            return make_tuple_shape([made(s) for s in part.tuple_shapes])
+            return make_tuple_shape([whole_shape_of(s) for s in part.tuple_shapes])
         splits, _ = next(remaining)
         if splits is None or not part.is_array:
             return part
         sizes = tuple(size * parts(split) for size, split in zip(part.dimensions, splits, strict=True))
         return replace(part.without_layout(), dimensions=sizes)
 
-    return made(shape)
+    return whole_shape_of(shape)
 
 
 # -- values ------------------------------------------------------------------------------------------

@@ -127,7 +127,7 @@ def test_a_candidate_whose_answer_nobody_heard_is_tried_again():
     assert search.first([lambda: first, lambda: second]) == 0
     assert search.try_one(lambda: second)
     assert not search.try_one(lambda: first)
-    assert search.asked.asked == ["tanh", "sine", "sine"]
+    assert search.oracle.asked == ["tanh", "sine", "sine"]
 
 
 @pytest.mark.parametrize("opcode", ["multiply", "select", "compare"])

@@ -94,10 +94,10 @@ def _run(options: argparse.Namespace) -> int:
     from xlakit.passes.pipeline import check_choice
 
     check_choice(names_in(options.disable), options.until)
-    return run_each(options, _shown(options), lambda program, other: _page(program, other, options))
+    return run_each(options, _compared_programs(options), lambda program, other: _page(program, other, options))
 
 
-def _shown(options: argparse.Namespace) -> list[tuple[Program, str | None]]:
+def _compared_programs(options: argparse.Namespace) -> list[tuple[Program, str | None]]:
     """What has a page: programs, each with the one that it is compared with."""
     if options.other is None:
         return [(program, None) for program in programs_of([options.file])]

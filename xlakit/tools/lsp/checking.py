@@ -84,7 +84,7 @@ def _check(text: str, name: str, lints: Lints) -> Checked:
     for warning in lint(checked.module, enable=lints.enable, disable=lints.disable):
         offset = checked.offsets.get(warning.instruction)
         if offset is not None:
-            span = _marked(text, offset)
+            span = _word_span(text, offset)
             message = f"{warning.message}\nhint: {warning.hint}"
             instead = () if warning.instead is None else (warning.instead.name,)
             warnings.append(Fault(span, message, text[span.start : span.end], warning.name, instead))
@@ -94,7 +94,7 @@ def _check(text: str, name: str, lints: Lints) -> Checked:
 def fault_of(error: XlakitError, text: str) -> Fault:
     """An error as a fault: its rule, operands and hint, at the word where it is."""
     offset = error.offset if isinstance(error, ParseError) else len(text) - len(text.lstrip())
-    span = _marked(text, min(offset, len(text)))
+    span = _word_span(text, min(offset, len(text)))
     # A position in the text is already said by the span.
     notes = [f"operands: {', '.join(error.shapes)}"] if error.shapes else []
     if isinstance(error, ParseError):
@@ -106,7 +106,7 @@ def fault_of(error: XlakitError, text: str) -> Fault:
     return Fault(span, "\n".join([error.headline, *notes]), text[span.start : span.end], instead=instead)
 
 
-def _marked(text: str, offset: int) -> Span:
+def _word_span(text: str, offset: int) -> Span:
     """The word at an offset."""
     match = _MARKED.match(text, offset)
     if match is None and offset == len(text):

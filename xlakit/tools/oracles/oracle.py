@@ -236,15 +236,15 @@ class Crash(Oracle):
         """Whether it failed, in the way that is looked for."""
         if report.how == "ended" and not isinstance(report.observed, Failure):
             return Verdict(False, "the program runs")
-        where = self._where(report)
+        where = self._crash_site(report)
         seen = report.observed.message if isinstance(report.observed, Failure) else where
         return Verdict(self.wanted in ("", where), seen)
 
     def like(self, report: Report) -> Self:
         """A crash in the same place."""
-        return replace(self, wanted=self._where(report))
+        return replace(self, wanted=self._crash_site(report))
 
-    def _where(self, report: Report) -> str:
+    def _crash_site(self, report: Report) -> str:
         if isinstance(report.observed, Failure):
             return report.observed.where
         return f"the process {report.how} {report.detail}".rstrip()

@@ -87,7 +87,7 @@ def extract_instruction(
     does not run so often, or where a part for one device exchanges values with others; and what running the program
     raises.
     """
-    run = _Run(_all_given(module, arguments), iteration, device, seed, custom_calls)
+    run = _Run(_same_on_all_devices(module, arguments), iteration, device, seed, custom_calls)
     return _extract_instruction(module, name, depth, run)
 
 
@@ -107,7 +107,7 @@ def extract_computation(
     it. iteration: which run of it, counted from 0 over the whole program. Otherwise as :func:`extract_instruction`.
     """
     return _extract_computation(
-        module, name, _Run(_all_given(module, arguments), iteration, device, seed, custom_calls)
+        module, name, _Run(_same_on_all_devices(module, arguments), iteration, device, seed, custom_calls)
     )
 
 
@@ -158,7 +158,7 @@ class _Run:
         return range(len(self.arguments)) if self.device is None else (self.device,)
 
 
-def _all_given(module: HloModule, arguments: Sequence[object]) -> list[Sequence[object]]:
+def _same_on_all_devices(module: HloModule, arguments: Sequence[object]) -> list[Sequence[object]]:
     return [arguments] * (module.replica_count * module.num_partitions)
 
 

@@ -15,7 +15,7 @@ from xlakit.tools.jaxlib_child import Limits
 from xlakit.tools.oracles.oracle import Oracle, Verdict
 from xlakit.tools.oracles.pool import OraclePool
 from xlakit.tools.reduce import applied, loops, steps, values
-from xlakit.tools.reduce.search import BEST, Asked, OutOfTime, Search
+from xlakit.tools.reduce.search import BEST, OutOfTime, PropertyOracle, Search
 
 # The steps that remove most come first. Types and constants come last, as they do not make later steps faster.
 STEPS: tuple[steps.Step, ...] = (
@@ -134,19 +134,19 @@ class _Function:
 
 def _reduced(
     module: HloModule,
-    asked: Asked,
+    oracle: PropertyOracle,
     max_seconds: float,
     work: str | None,
     progress: Callable[[Search], None] | None,
 ) -> Reduction:
     start = time.monotonic()
-    first = asked.begin(module)
+    first = oracle.begin(module)
     if not first.holds:
         raise ArgumentError(
-            f"the module as given does not {asked.claim}: {first.seen}",
+            f"the module as given does not {oracle.claim}: {first.seen}",
             hint=first.hint,
         )
-    search = Search(asked, module, deadline=start + max_seconds, seen=first.seen)
+    search = Search(oracle, module, deadline=start + max_seconds, seen=first.seen)
     if progress is not None:
         search.progress = progress
     if work is not None:

@@ -25,7 +25,7 @@ Removal = Callable[[HloModule, Sequence[str]], HloModule]
 BEST = "best.hlo"
 
 
-class Asked(Protocol):
+class PropertyOracle(Protocol):
     """The interface of an oracle to the search: tells whether a module still has the property."""
 
     @property
@@ -58,7 +58,7 @@ class Search:
     progress: called after each answer. folder: where the best module is kept, for a search that goes on from there.
     """
 
-    asked: Asked
+    oracle: PropertyOracle
     best: HloModule
     deadline: float = float("inf")
     progress: Callable[[Search], None] = lambda _: None
@@ -87,8 +87,8 @@ class Search:
         fresh = self._fresh(candidates)
         waiting: list[tuple[int, HloModule, Future[Verdict]]] = []
         while True:
-            for number, module in islice(fresh, self.asked.jobs - len(waiting)):
-                waiting.append((number, module, self.asked.submit(module)))
+            for number, module in islice(fresh, self.oracle.jobs - len(waiting)):
+                waiting.append((number, module, self.oracle.submit(module)))
             if not waiting:
                 return None
             number, module, answer = waiting.pop(0)

@@ -262,7 +262,7 @@ def _inlined(module: HloModule, paths: Sequence[str], branch: int = 0) -> HloMod
 def pass_operands(search: Search) -> None:
     """Replace instructions by one of their operands, of the same shape; in all computations."""
     for number in range(3):
-        search.minimize(partial(_passing, number=number), partial(_passed, number=number))
+        search.minimize(partial(_passing, number=number), partial(_replaced_by_operand, number=number))
 
 
 def _passing(module: HloModule, number: int) -> list[str]:
@@ -274,7 +274,7 @@ def _passing(module: HloModule, number: int) -> list[str]:
     ]
 
 
-def _passed(module: HloModule, paths: Sequence[str], number: int) -> HloModule:
+def _replaced_by_operand(module: HloModule, paths: Sequence[str], number: int) -> HloModule:
     chosen = set(paths)
 
     def change(draft: Draft, i: Instruction, op: Op, operands: tuple[Instruction, ...]) -> Instruction | None:
