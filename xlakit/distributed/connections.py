@@ -65,7 +65,7 @@ class Connections:
         self._awaiting = 0
         self._last_awaited = 0.0
         self._is_closing = False
-        self._transport = open(self._arrived, self._lost)
+        self._transport = open(self._receive_message, self._lost)
         self.endpoint = self._transport.endpoint
         # Allocates the body of a message where it can be sent with the fewest copies.
         self.new_body = self._transport.new_body
@@ -93,7 +93,7 @@ class Connections:
             self._token = token
             unread, self._unread = self._unread, []
         for head, body in unread:
-            self._arrived(head, body)
+            self._receive_message(head, body)
 
     def name_of(self, rank: int) -> str:
         """The name of a process in errors."""
@@ -161,7 +161,7 @@ class Connections:
                 finally:
                     self._pumping.release()
 
-    def _arrived(self, head: bytes, body: Bytes) -> None:
+    def _receive_message(self, head: bytes, body: Bytes) -> None:
         if not self._token:
             with self.condition:
                 if not self._token:

@@ -46,26 +46,26 @@ def compile_program(devices: Devices, code: bytes, format: str, serialized_optio
     build = compile_options.executable_build_options
     grid = build.num_replicas, build.num_partitions
     device_assignment = build.device_assignment or compile_options.device_assignment
-    placed = _placed(devices, grid, b"" if device_assignment is None else device_assignment.serialize())
+    placement = _placement(devices, grid, b"" if device_assignment is None else device_assignment.serialize())
 
     def on_devices(module: HloModule) -> LoadedExecutable:
-        return _compiled_for(devices, module, grid, placed.local)
+        return _compiled_for(devices, module, grid, placement.local)
 
-    assignment = None if placed.local is None else str((grid, placed.local)).encode()
+    assignment = None if placement.local is None else str((grid, placement.local)).encode()
     key = None if assignment is None else program_cache.key_of(code, format, assignment)
     program = None if key is None else program_cache.load(key, devices, serialized_options, on_devices)
     if program is None:
-        loaded, module, description = _compiled(devices, code, format, grid, placed)
+        loaded, module, description = _compiled(devices, code, format, grid, placement)
         metadata = ExecutableMetadata.of(loaded, module, description.program + description.outline)
         program = Program(devices, metadata, description, serialized_options, lambda: loaded)
         if key is not None:
             program_cache.store(key, metadata, program)
-    program.assignment = written_assignment(_in_rows(placed.ids, grid))
+    program.assignment = written_assignment(_in_rows(placement.ids, grid))
     return program
 
 
 def _compiled(
-    devices: Devices, code: bytes, format: str, grid: tuple[int, int], placed: _Placed
+    devices: Devices, code: bytes, format: str, grid: tuple[int, int], placement: _Placement
 ) -> tuple[LoadedExecutable | SpanningExecutable, HloModule, Description]:
     """The compiled program, the module in the layouts that JAX sees, and its description for JAX."""
     # Imported here, as programs from the cache do not need these slow imports.
@@ -104,9 +104,9 @@ def _compiled(
         module = in_asked_layouts(module, code)
         program = module.to_proto()
     loaded = (
-        SpanningExecutable(_registered(devices), in_memory_order(module), replicas, partitions, placed.ids)
-        if placed.local is None
-        else _compiled_for(devices, module, grid, placed.local)
+        SpanningExecutable(_registered(devices), in_memory_order(module), replicas, partitions, placement.ids)
+        if placement.local is None
+        else _compiled_for(devices, module, grid, placement.local)
     )
     return loaded, module, describe_program(program, module)
 
@@ -156,7 +156,7 @@ def _check_overrides(overrides: Sequence[tuple[str, Any]]) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class _Placed:
+class _Placement:
     """The placement of a program.
 
     ids: its devices, numbered among those of all processes. local: for each replica the devices of its partitions,
@@ -167,7 +167,7 @@ class _Placed:
     local: list[list[int]] | None
 
 
-def _placed(devices: Devices, grid: tuple[int, int], assignment: bytes) -> _Placed:
+def _placement(devices: Devices, grid: tuple[int, int], assignment: bytes) -> _Placement:
     """The placement by a DeviceAssignmentProto; by default on the first devices."""
     replicas, partitions = grid
     count = replicas * partitions
@@ -179,8 +179,8 @@ def _placed(devices: Devices, grid: tuple[int, int], assignment: bytes) -> _Plac
         first = here.start if count <= len(here) else 0
         ids = list(range(first, first + count))
     if not set(ids) <= set(here):
-        return _Placed(ids, None)
-    return _Placed(ids, _in_rows([id - here.start for id in ids], grid))
+        return _Placement(ids, None)
+    return _Placement(ids, _in_rows([id - here.start for id in ids], grid))
 
 
 def _in_rows(ids: Sequence[int], grid: tuple[int, int]) -> list[list[int]]:

@@ -97,20 +97,20 @@ def _link(state: Any, key: str, network: Network) -> Link:
     if state.process_id == last:
         state.client.key_value_set(f"{key}/joined", json.dumps(last))
     if state.process_id == 0:
-        _published(state.client, f"{key}/joined", last)
+        _published_value(state.client, f"{key}/joined", last)
         try:
             found = network.measured(last)
         except RankError:
             # If the process does not answer, the first program that needs it raises the error.
             found = USUAL
         state.client.key_value_set(f"{key}/link", json.dumps({"alpha": found.alpha, "beta": found.beta}))
-    return Link(**_published(state.client, f"{key}/link", 0))
+    return Link(**_published_value(state.client, f"{key}/link", 0))
 
 
 def _all_gather(state: Any, key: str, value: dict[str, Any]) -> list[dict[str, Any]]:
     """The values that all processes publish under a key; ``value`` is this process's."""
     state.client.key_value_set(f"{key}/{state.process_id}", json.dumps(value))
-    return [_published(state.client, f"{key}/{rank}", rank) for rank in range(state.num_processes)]
+    return [_published_value(state.client, f"{key}/{rank}", rank) for rank in range(state.num_processes)]
 
 
 def _start_mpi(count: int) -> tuple[Mpi | None, str]:
@@ -154,7 +154,7 @@ def _transport(state: Any, mpi: Mpi | None, all: Sequence[dict[str, Any]]) -> Op
     return partial(transport, _address(state.coordinator_address))
 
 
-def _published(client: Any, key: str, rank: int) -> Any:
+def _published_value(client: Any, key: str, rank: int) -> Any:
     seconds = default_timeout() if "XLAKIT_TIMEOUT" in os.environ else _JOIN_SECONDS
     begun = time.monotonic()
     try:

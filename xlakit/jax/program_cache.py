@@ -84,7 +84,7 @@ def load(
         return None
 
     def module() -> HloModule:
-        return described_module(description.kept)
+        return described_module(description.for_file)
 
     try:
         code = MachineCode.from_entry(machine, module)

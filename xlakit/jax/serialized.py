@@ -39,7 +39,7 @@ def serialize(program: Program) -> bytes:
                     location=module.location_of(instruction),
                     hint="the function is one of this process; serialize programs that have no callbacks",
                 )
-    body = _counted(current().cpu.encode()) + _counted(program.options) + program.description.kept
+    body = _counted(current().cpu.encode()) + _counted(program.options) + program.description.for_file
     return _MAGIC + hashlib.sha256(body).digest() + body
 
 

@@ -153,10 +153,10 @@ def _compile(state: State, struct: ArgumentStruct) -> None:
     source = ArgumentStruct("Program", struct["program"])
     format = source.data("format", "format_size").decode()
     options = struct.data("compile_options", "compile_options_size")
-    struct["executable"] = _added(state, source.data("code", "code_size"), format, options)
+    struct["executable"] = _add_program(state, source.data("code", "code_size"), format, options)
 
 
-def _added(state: State, code: bytes, format: str, options: bytes) -> int:
+def _add_program(state: State, code: bytes, format: str, options: bytes) -> int:
     """The address of the record of a new program."""
     state.forget_dead()
     if state.devices is None:
@@ -188,14 +188,14 @@ _DESCRIBED: Final = ctypes.create_string_buffer(DESCRIBED.encode())
 def _serialize(state: State, struct: ArgumentStruct) -> None:
     from xlakit.jax.serialized import serialize
 
-    _give(state, struct, serialize(state.programs[struct["executable"]]), "serialized")
+    _return_bytes(state, struct, serialize(state.programs[struct["executable"]]), "serialized")
 
 
 def _device_assignment(state: State, struct: ArgumentStruct) -> None:
-    _give(state, struct, state.programs[struct["executable"]].assignment, "holder")
+    _return_bytes(state, struct, state.programs[struct["executable"]].assignment, "holder")
 
 
-def _give(state: State, struct: ArgumentStruct, data: bytes, holder: str) -> None:
+def _return_bytes(state: State, struct: ArgumentStruct, data: bytes, holder: str) -> None:
     """Return bytes, with their holder and the function by which the caller frees them."""
     copied = state.native.make_bytes(data)
     struct["bytes"], struct["bytes_size"] = copied, len(data)
@@ -209,7 +209,7 @@ def _deserialize(state: State, struct: ArgumentStruct) -> None:
     if struct["options"]:
         options = struct.data("options", "options_size")
     with compiling(cpu=level or None):
-        struct["executable"] = _added(state, description, DESCRIBED, options)
+        struct["executable"] = _add_program(state, description, DESCRIBED, options)
 
 
 def _cost_analysis(state: State, struct: ArgumentStruct) -> None:

@@ -95,7 +95,7 @@ class Description:
         return self._with(_proto_of(self.program))
 
     @property
-    def kept(self) -> bytes:
+    def for_file(self) -> bytes:
         """The description for files, with the program as JAX passed it; read by :func:`described_module`."""
         return self._with(self.program)
 

@@ -38,7 +38,7 @@ def is_supported() -> bool:
     return sys.platform == "linux" and sys.byteorder == "little" and platform.machine() in _FUTEX
 
 
-def _arrived(fn: Function, table: Value, count: Value) -> Value:
+def _any_arrived(fn: Function, table: Value, count: Value) -> Value:
     """Whether any count differs from the count up to which the reader has read."""
 
     def differs(number: Value) -> Value:
@@ -84,7 +84,7 @@ def _text() -> str:
 
     fn = module.function("has_arrived", I1, [PTR, I64])
     table, count = fn.parameters
-    fn.ret(_arrived(fn, table, count))
+    fn.ret(_any_arrived(fn, table, count))
 
     # await_any(bell, table, count, how, spin, sleep): whether any count has changed; waits up to so many nanoseconds.
     # If ``how`` is not SLEEPS it returns with the bell set to ``how``, and the caller sleeps in another way.

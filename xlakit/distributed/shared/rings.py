@@ -50,7 +50,7 @@ class OutRing:
     """The writer's end. A lock of the caller's keeps calls apart."""
 
     def __init__(self, publish: Callable[[int, int, int], int]) -> None:
-        self.memory = Memory.made(BYTES)
+        self.memory = Memory.allocate(BYTES)
         self._publish = publish
         self._written = self._read = 0
         # Records that wait for room.

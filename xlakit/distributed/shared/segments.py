@@ -61,7 +61,7 @@ class Memory:
         self.words: npt.NDArray[np.int64] = self.bytes.view(np.int64)
 
     @staticmethod
-    def made(size: int) -> Memory:
+    def allocate(size: int) -> Memory:
         """New memory of zeros, which is allocated at once; raises OSError if there is not enough."""
         fd = os.memfd_create("xlakit")
         try:
@@ -123,7 +123,7 @@ class Segment:
     def __init__(self, number: int, capacity: int) -> None:
         self.number = number
         self.capacity = capacity
-        self.memory = Memory.made(_HEADER + capacity)
+        self.memory = Memory.allocate(_HEADER + capacity)
         # The number of its use, and the receivers of this use.
         self.use = 0
         self.receivers: set[int] = set()

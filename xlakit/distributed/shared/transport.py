@@ -95,7 +95,7 @@ class SharedMemoryTransport:
         self._receive, self._lost_rank = receive, lost
         self._inner = ZeroMqTransport(host, self._received_by_zeromq, self._lost)
         self._bells = doorbell.bells()
-        self._bell = Memory.made(_BELL_BYTES)
+        self._bell = Memory.allocate(_BELL_BYTES)
         secret = secrets.token_bytes(_SECRET_BYTES)
         # After the word of the bell: a process that maps it compares this with the secret in the endpoint.
         self._bell.bytes[8 : 8 + _SECRET_BYTES] = np.frombuffer(secret, np.uint8)

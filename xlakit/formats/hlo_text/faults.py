@@ -208,7 +208,7 @@ class _Linker(Linker):
     def module(self, entry: Body, fields: dict[str, Any]) -> HloModule | None:
         """The module; None where computations call themselves."""
         for body in self.bodies.values():
-            body.callees = [c for c in body.callees if self._is_there(c)]
+            body.callees = [c for c in body.callees if self._check_callee(c)]
         try:
             computations = self.link()
             return HloModule(entry=computations[entry.name], computations=tuple(computations.values()), **fields)
@@ -216,7 +216,7 @@ class _Linker(Linker):
             self._faults.append(error)
             return None
 
-    def _is_there(self, callee: Callee) -> bool:
+    def _check_callee(self, callee: Callee) -> bool:
         if callee.name in self.bodies:
             return True
         if callee.name not in self._lost:

@@ -23,7 +23,7 @@ from xlakit.formats.hlo_text.metadata import (
 from xlakit.formats.hlo_text.names import with_plain_names
 from xlakit.formats.hlo_text.records import CALLING
 from xlakit.formats.hlo_text.sharding import print_sharding
-from xlakit.formats.hlo_text.sugar import start_of, sugared
+from xlakit.formats.hlo_text.sugar import has_short_form, start_of
 from xlakit.ir.attributes import NO_ANNOTATIONS, Annotations
 from xlakit.ir.enums import Precision
 from xlakit.ir.instruction import Computation, HloModule, Instruction
@@ -88,8 +88,8 @@ def _hidden(module: HloModule) -> set[Computation]:
     starts = [
         i for computation in module.computations for i in computation.instructions if isinstance(i.op, AsyncStart)
     ]
-    hidden = {c for start in starts if sugared(start) for c in start.op.called_computations}
-    return hidden.difference(c for start in starts if not sugared(start) for c in start.op.called_computations)
+    hidden = {c for start in starts if has_short_form(start) for c in start.op.called_computations}
+    return hidden.difference(c for start in starts if not has_short_form(start) for c in start.op.called_computations)
 
 
 class _Printer:
@@ -212,7 +212,7 @@ def _is_elided(literal: Literal) -> bool:
 
 def _sugared_op(instruction: Instruction) -> Op | None:
     start = start_of(instruction)
-    return start.op.called_computations[0].root.op if start is not None and sugared(start) else None
+    return start.op.called_computations[0].root.op if start is not None and has_short_form(start) else None
 
 
 @dataclass(frozen=True, slots=True)

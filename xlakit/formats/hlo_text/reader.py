@@ -366,7 +366,7 @@ class Reader(Bodies):
         branches[number] = self._callee(body)
         values["branch_computations"] = tuple(branches)
 
-    def _called_alone(self, body: Body, values: dict[str, Any]) -> None:
+    def _single_callee(self, body: Body, values: dict[str, Any]) -> None:
         values["computations"] = (self._callee(body),)
 
     def _ignored_word(self, body: Body, values: dict[str, Any]) -> None:
@@ -380,7 +380,7 @@ class Reader(Bodies):
 _ODD: dict[tuple[str, str], Callable[[Reader, Body, dict[str, Any]], None]] = {
     ("conditional", "true_computation"): lambda reader, body, values: reader._branch(body, values, 0),  # pyright: ignore[reportPrivateUsage]
     ("conditional", "false_computation"): lambda reader, body, values: reader._branch(body, values, 1),  # pyright: ignore[reportPrivateUsage]
-    ("custom-call", "to_apply"): Reader._called_alone,  # pyright: ignore[reportPrivateUsage]
+    ("custom-call", "to_apply"): Reader._single_callee,  # pyright: ignore[reportPrivateUsage]
     ("async-update", "async_execution_thread"): Reader._repeated_thread,  # pyright: ignore[reportPrivateUsage]
     ("async-done", "async_execution_thread"): Reader._repeated_thread,  # pyright: ignore[reportPrivateUsage]
     # Texts of a few months of 2025 have it; it means nothing.

@@ -157,7 +157,7 @@ def _bind_more(inner: Body, root: Record, follower: Record) -> None:
 # -- printing ----------------------------------------------------------------------------------------
 
 
-def sugared(start: Instruction) -> bool:
+def has_short_form(start: Instruction) -> bool:
     """Whether the asynchronous operation that begins with ``start`` can be printed in the short form without loss."""
     (computation,) = start.op.called_computations
     root = computation.root

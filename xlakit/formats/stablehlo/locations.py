@@ -29,10 +29,10 @@ class Locations:
             return NO_ANNOTATIONS
         found = self._annotations.get(location)
         if found is None:
-            found = self._annotations[location] = self._made(location)
+            found = self._annotations[location] = self._read_annotations(location)
         return found
 
-    def _made(self, number: int) -> Annotations:
+    def _read_annotations(self, number: int) -> Annotations:
         attribute, name = self._code.attribute, ""
         location = attribute(number)
         # A name around a range in a file is the function's; any other is the name of the operation.

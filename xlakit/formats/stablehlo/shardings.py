@@ -81,7 +81,7 @@ class Shardings:
         if sharding is None:
             return value
         at = Annotations(metadata=value.annotations.metadata)
-        return _marked(draft, _RESULT, value, replace(at, sharding=of_hlo, frontend_attributes=_of(sharding)))
+        return _sharding_call(draft, _RESULT, value, replace(at, sharding=of_hlo, frontend_attributes=_of(sharding)))
 
     def marker(self, draft: Draft, operation: Operation, at: Annotations) -> Sequence[Instruction]:
         """A constraint of a value, a barrier for its sharding, or a group of values with one sharding."""
@@ -89,14 +89,16 @@ class Shardings:
         if operation.name == CONSTRAINT:
             sharding: MeshSharding = self._code.attribute(operation.properties[0])
             own = replace(at, sharding=self._of_hlo([sharding], is_tuple=False), frontend_attributes=_of(sharding))
-            return [_marked(draft, _CONSTRAINT, value, own)]
+            return [_sharding_call(draft, _CONSTRAINT, value, own)]
         number: int = self._code.attribute(operation.properties[0])
         if operation.name == BARRIER:
             return [
-                _marked(draft, _BARRIER, value, replace(at, frontend_attributes=((_DIRECTION, f"{number} : i32"),)))
+                _sharding_call(
+                    draft, _BARRIER, value, replace(at, frontend_attributes=((_DIRECTION, f"{number} : i32"),))
+                )
             ]
         own = replace(at, frontend_attributes=((_GROUP_NUMBER, f"{number} : i64"),))
-        _marked(draft, _GROUP, value, own, tuple_of(()))
+        _sharding_call(draft, _GROUP, value, own, tuple_of(()))
         return []
 
     def operation(self, annotations: Annotations, number: int, *, is_tuple: bool) -> Annotations:
@@ -123,19 +125,23 @@ class Shardings:
             raise ForeignProgram("a manual computation without results")
         if operands:
             operands = _boundary(
-                draft, _BEGIN, operands, parts, replace(at, frontend_attributes=_said(_IN, into, axes))
+                draft, _BEGIN, operands, parts, replace(at, frontend_attributes=_manual_attributes(_IN, into, axes))
             )
         own = replace(at, frontend_attributes=_NOT_INLINED)
         inner = body.root.shape
         made = draft.results(Call(to_apply=body), operands, inner.tuple_shapes if inner.is_tuple else (inner,), own)
-        return _boundary(draft, _END, made, results, replace(at, frontend_attributes=_said(_OUT, out, axes)))
+        return _boundary(
+            draft, _END, made, results, replace(at, frontend_attributes=_manual_attributes(_OUT, out, axes))
+        )
 
     def _of_hlo(self, shardings: Sequence[MeshSharding], *, is_tuple: bool) -> Sharding:
         found = [hlo_sharding(sharding, self._meshes[sharding.mesh]) for sharding in shardings]
         return Sharding("TUPLE", elements=tuple(found)) if is_tuple else found[0]
 
 
-def _marked(draft: Draft, target: str, value: Instruction, at: Annotations, shape: Shape | None = None) -> Instruction:
+def _sharding_call(
+    draft: Draft, target: str, value: Instruction, at: Annotations, shape: Shape | None = None
+) -> Instruction:
     """A custom call about the sharding of a value; its shape is that of the value by default."""
     op = CustomCall(custom_call_target=target, custom_call_has_side_effect=target != _CONSTRAINT)
     return draft.emit(op, [value], value.shape if shape is None else shape, at)
@@ -145,7 +151,7 @@ def _of(sharding: MeshSharding) -> tuple[tuple[str, str], ...]:
     return ((_OF_VALUES, values_text([sharding])),)
 
 
-def _said(key: str, shardings: Sequence[MeshSharding], axes: ManualAxes) -> tuple[tuple[str, str], ...]:
+def _manual_attributes(key: str, shardings: Sequence[MeshSharding], axes: ManualAxes) -> tuple[tuple[str, str], ...]:
     return tuple(sorted([(key, values_text(shardings)), (_MANUAL_AXES, str(axes))]))
 
 

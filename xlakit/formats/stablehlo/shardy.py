@@ -41,7 +41,7 @@ class DimensionAxes:
     priority: int | None
 
     def __str__(self) -> str:
-        inside = _listed([*self.axes, *(() if self.is_closed else ("?",))])
+        inside = _comma_separated([*self.axes, *(() if self.is_closed else ("?",))])
         return f"{{{inside}}}" + ("" if self.priority is None else f"p{self.priority}")
 
 
@@ -57,8 +57,8 @@ class MeshSharding:
     def __str__(self) -> str:
         name = self.mesh if re.fullmatch(_PLAIN_NAME, self.mesh) else f'"{self.mesh}"'
         kinds = {"replicated": self.replicated, "unreduced": self.unreduced}
-        rest = [f"{kind}={{{_listed(axes)}}}" for kind, axes in kinds.items() if axes]
-        return ", ".join([f"@{name}", f"[{_listed(self.dimensions)}]", *rest])
+        rest = [f"{kind}={{{_comma_separated(axes)}}}" for kind, axes in kinds.items() if axes]
+        return ", ".join([f"@{name}", f"[{_comma_separated(self.dimensions)}]", *rest])
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +68,7 @@ class ManualAxes:
     names: tuple[str, ...]
 
     def __str__(self) -> str:
-        return f"#sdy<manual_axes{{{_listed(Axis(name, None) for name in self.names)}}}>"
+        return f"#sdy<manual_axes{{{_comma_separated(Axis(name, None) for name in self.names)}}}>"
 
 
 def read_shardy(code: Bytecode, cursor: Cursor) -> Any:
@@ -108,7 +108,7 @@ def _optional(cursor: Cursor) -> int | None:
 
 def meshes_text(meshes: Mapping[str, Mesh]) -> str:
     """The meshes of a module, as HLO has them among the module's attributes."""
-    return f"{{{_listed(f'{_quoted(name)} = {_mesh_text(meshes[name])}' for name in sorted(meshes))}}}"
+    return f"{{{_comma_separated(f'{_quoted(name)} = {_mesh_text(meshes[name])}' for name in sorted(meshes))}}}"
 
 
 def _quoted(name: str) -> str:
@@ -116,8 +116,8 @@ def _quoted(name: str) -> str:
 
 
 def _mesh_text(mesh: Mesh) -> str:
-    sizes = _listed(f'"{name}"={size}' for name, size in mesh.axes)
-    ids = f", device_ids=[{_listed(mesh.device_ids)}]" if mesh.device_ids else ""
+    sizes = _comma_separated(f'"{name}"={size}' for name, size in mesh.axes)
+    ids = f", device_ids=[{_comma_separated(mesh.device_ids)}]" if mesh.device_ids else ""
     return f"#sdy.mesh<[{sizes}]{ids}>"
 
 
@@ -128,7 +128,7 @@ def value_text(sharding: MeshSharding) -> str:
 
 def values_text(shardings: Sequence[MeshSharding]) -> str:
     """The shardings of the results of an operation, as HLO has them."""
-    return f"#sdy.sharding_per_value<[{_listed(f'<{sharding}>' for sharding in shardings)}]>"
+    return f"#sdy.sharding_per_value<[{_comma_separated(f'<{sharding}>' for sharding in shardings)}]>"
 
 
 def hlo_sharding(sharding: MeshSharding, mesh: Mesh) -> Sharding:
@@ -166,5 +166,5 @@ def hlo_sharding(sharding: MeshSharding, mesh: Mesh) -> Sharding:
     )
 
 
-def _listed(values: Iterable[object]) -> str:
+def _comma_separated(values: Iterable[object]) -> str:
     return ", ".join(map(str, values))

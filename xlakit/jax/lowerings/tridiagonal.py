@@ -35,7 +35,7 @@ def tridiagonal_solve(below: Any, diagonal: Any, above: Any, right: Any, *, pert
         pivot, one, two, sums = row
         rest = sums - one * known[0] - two * known[1]
         if perturb_singular:
-            pivot = _moved(pivot, rest, largest)
+            pivot = _perturbed_pivot(pivot, rest, largest)
         solution = rest / pivot
         return (solution, known[0]), solution
 
@@ -77,7 +77,7 @@ def _size(values: Any) -> Any:
     return abs(jnp.real(values)) + abs(jnp.imag(values)) if jnp.iscomplexobj(values) else abs(values)
 
 
-def _moved(pivot: Any, rest: Any, largest: Any) -> Any:
+def _perturbed_pivot(pivot: Any, rest: Any, largest: Any) -> Any:
     """The pivot, perturbed until a row of right-hand sides can be divided by it without overflow."""
     import jax.numpy as jnp
     from jax import lax

@@ -241,13 +241,13 @@ def _emit_addresses(module: Module) -> None:
         args = arguments_of(slot)
         fn = module.function(slot, PTR, [PTR], external=True)
         (struct,) = fn.parameters
-        block = _held(fn, args.pointer(fn, struct, "buffer"))
+        block = _held_block(fn, args.pointer(fn, struct, "buffer"))
         fn.store(fn.load(PTR, BLOCK.at(fn, block, "data")), args.at(fn, struct, "address"))
         fn.call("release_block", VOID, block)
         fn.ret(fn.null())
 
 
-def _held(fn: Function, buffer: Value) -> Value:
+def _held_block(fn: Function, buffer: Value) -> Value:
     """The block of a buffer, after waiting for it; the caller releases it. Emits returns of errors."""
     error = fn.call("await_buffer", PTR, buffer)
     fn.return_if(error.ne(fn.null()), error)
@@ -273,7 +273,7 @@ def _emit_to_host(module: Module) -> None:
     fail_if(
         fn, args.load(fn, struct, "size") < size, Code.INVALID_ARGUMENT, "the host's memory is smaller than the buffer"
     )
-    block = _held(fn, buffer)
+    block = _held_block(fn, buffer)
     data, element = fn.load(PTR, BLOCK.at(fn, block, "data")), element_bytes(fn, BUFFER.load(fn, buffer, "type"))
     is_copied = fn.call("reorder", I1, target, data, dimensions(fn, buffer), own_order, order, rank, element)
     fn.call("release_block", VOID, block)
@@ -297,7 +297,7 @@ def _emit_copy_raw(module: Module) -> None:
     (struct,) = fn.parameters
     buffer = args.pointer(fn, struct, "buffer")
     offset, count = checked_range(fn, args, struct, BUFFER.load(fn, buffer, "size"))
-    block = _held(fn, buffer)
+    block = _held_block(fn, buffer)
     fn.copy(args.pointer(fn, struct, "data"), fn.at(fn.load(PTR, BLOCK.at(fn, block, "data")), I8, offset), count)
     fn.call("release_block", VOID, block)
     fn.store(ready_event(fn), args.at(fn, struct, "event"))
@@ -313,7 +313,7 @@ def _emit_copies(module: Module) -> None:
         device, memory = device_and_memory(
             fn, *((destination, fn.null()) if target == "device" else (fn.null(), destination))
         )
-        source = _held(fn, buffer)
+        source = _held_block(fn, buffer)
         size = BUFFER.load(fn, buffer, "size")
         block = fn.call("make_block", PTR, size)
         with fn.if_(block.eq(fn.null()), likely=False):

@@ -75,10 +75,10 @@ def _machine_code(of_python: tuple[str, ...]) -> compile_cache.Entry:
     """The object file, and the names of the functions that it has and of those that it imports."""
     # Compiled with the default options, except for the CPU, as the library serves the whole process.
     with options.compiling(options.DEFAULT, cpu=options.current().cpu):
-        return _kept_or_made(of_python)
+        return _load_or_compile(of_python)
 
 
-def _kept_or_made(of_python: tuple[str, ...]) -> compile_cache.Entry:
+def _load_or_compile(of_python: tuple[str, ...]) -> compile_cache.Entry:
     key = runtime_key(f"{_VARIANT} {of_python}") if compile_cache.is_enabled() else None
     entry = None if key is None else compile_cache.load(key)
     if entry is None:

@@ -46,7 +46,7 @@ def emit_staging(module: Module) -> None:
     _emit_future(module)
 
 
-def _staged(fn: Function, manager: Value, index: Value) -> Value:
+def _staged_buffer(fn: Function, manager: Value, index: Value) -> Value:
     return fn.at(manager, I8, index * _STAGED.size + _MANAGER.size)
 
 
@@ -67,7 +67,7 @@ def _emit_destroy(module: Module) -> None:
     fn = module.function("destroy_manager", VOID, [PTR])
     (manager,) = fn.parameters
     with fn.loop(0, _MANAGER.load(fn, manager, "count")) as each:
-        staged = _staged(fn, manager, each.index)
+        staged = _staged_buffer(fn, manager, each.index)
         with fn.if_(_STAGED.load(fn, staged, "event").ne(0)):
             fn.call("settle", VOID, staged, error(fn, Code.ABORTED, _LOST))
         block = fn.load(PTR, _STAGED.at(fn, staged, "block"))
@@ -137,7 +137,7 @@ def _emit_create(module: Module) -> None:
             return (fn.load(PTR, fn.at(layouts, PTR, index)),)
 
         (layout,) = fn.if_else(num_layouts.ne(0), own_layout, lambda: (fn.null(),))
-        failure = fn.call("stage", PTR, _staged(fn, manager, each.index), device, memory, spec, layout)
+        failure = fn.call("stage", PTR, _staged_buffer(fn, manager, each.index), device, memory, spec, layout)
         with fn.if_(failure.ne(fn.null()), likely=False):
             fn.call("destroy_manager", VOID, manager)
             fn.ret(failure)
@@ -153,7 +153,7 @@ def _one_of(module: Module, name: str) -> tuple[Function, Value, Value]:
     manager, index = args.pointer(fn, struct, "manager"), args.load(fn, struct, "buffer_index")
     is_none = index.compare("uge", _MANAGER.load(fn, manager, "count"))
     fail_if(fn, is_none, Code.INVALID_ARGUMENT, "the transfer manager has no buffer of this number")
-    return fn, struct, _staged(fn, manager, index)
+    return fn, struct, _staged_buffer(fn, manager, index)
 
 
 def _begin(fn: Function, staged: Value) -> None:

@@ -128,9 +128,9 @@ class Walk:
             self._copies(cursor)
             step = cursor.step()
             if step is not None and _is_for(step, instruction):
-                frame.values[instruction] = self._stepped(instruction, frame, cursor)
+                frame.values[instruction] = self._value_of_step(instruction, frame, cursor)
             elif instruction in live:
-                frame.values[instruction] = self._renamed(instruction, frame, cursor)
+                frame.values[instruction] = self._value_without_step(instruction, frame, cursor)
         if frame.kept:
             raise _fault("is not awaited where its computation ends", Actor(f"{frame.kept.pop().name}", None))
         return frame.values[computation.root]
@@ -149,7 +149,7 @@ class Walk:
             found = self._live[computation] = frozenset(live)
         return found
 
-    def _renamed(self, instruction: Instruction, frame: _Frame, cursor: _Cursor) -> Tree:
+    def _value_without_step(self, instruction: Instruction, frame: _Frame, cursor: _Cursor) -> Tree:
         """The value of an instruction without a step: a name of another value, or the result of a computation."""
         op = instruction.op
         if isinstance(op, Parameter):
@@ -194,7 +194,7 @@ class Walk:
             cursor.next += 1
             step = cursor.step()
 
-    def _stepped(self, instruction: Instruction, frame: _Frame, cursor: _Cursor) -> Tree:
+    def _value_of_step(self, instruction: Instruction, frame: _Frame, cursor: _Cursor) -> Tree:
         """The value of an instruction that the next step computes."""
         step = cursor.steps[cursor.next]
         cursor.next += 1
@@ -202,7 +202,7 @@ class Walk:
         if isinstance(step, RandomStep) and isinstance(instruction.op, Rng):
             state = frame.states[instruction] = Value(step.state.bytes, instruction, (), "the state for")
             self._write(step.state, state, actor)
-            return self._stepped(instruction, frame, cursor)
+            return self._value_of_step(instruction, frame, cursor)
         operands = [frame.values[o] for o in instruction.operands]
         if isinstance(step, WhileStep):
             return self._while(step, operands[0])

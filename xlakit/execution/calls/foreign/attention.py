@@ -40,7 +40,7 @@ def forward(foreign: Foreign) -> XlaOp:
     value = _repeated(_by_head(foreign, operands["value"], second, "rhs"), heads)
     scores = _Scores.of(foreign, query, key, operands)
     largest = reduce(scores.values, constant(foreign.builder, float("-inf"), scores.kind), max, [3])
-    powers = scores.kept(exp(sub(scores.values, _along_rows(largest, scores.sizes))))
+    powers = scores.masked(exp(sub(scores.values, _along_rows(largest, scores.sizes))))
     total = reduce(powers, constant(foreign.builder, 0, scores.kind), add, [3])
     # The result is zero in rows in which every position is masked.
     divisor = select(gt(total, foreign.scalar(0, total)), total, foreign.scalar(1, total))
@@ -69,7 +69,7 @@ def backward(foreign: Foreign) -> XlaOp:
     scores = _Scores.of(foreign, query, key, operands)
     zero = constant(foreign.builder, 0, scores.kind)
     statistics = convert_element_type(operands["statistics"], scores.kind)
-    weights = scores.kept(exp(sub(scores.values, _along_rows(statistics, scores.sizes))))
+    weights = scores.masked(exp(sub(scores.values, _along_rows(statistics, scores.sizes))))
     of_weights = _product(gradient, value, (3, 3), scores.kind)
     rows = reduce(mul(gradient, output), zero, add, [3])
     of_scores = mul(weights, sub(of_weights, _along_rows(rows, scores.sizes)))
@@ -130,7 +130,7 @@ class _Scores:
     def sizes(self) -> tuple[int, ...]:
         return self.values.shape.dimensions
 
-    def kept(self, weights: XlaOp) -> XlaOp:
+    def masked(self, weights: XlaOp) -> XlaOp:
         """The weights, with zeros where the mask is false."""
         return weights if self.mask is None else select(self.mask, weights, _zeros_like(weights))
 
