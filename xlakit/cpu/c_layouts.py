@@ -76,13 +76,13 @@ def call_in_memory(
 
     operands, result: the shapes of the old call, with the layouts that its arrays have in memory.
     """
-    given = [
+    transposed = [
         to_memory(cloner.clones[operand], shape, old, cloner)
         for operand, shape in zip(old.operands, operands, strict=True)
     ]
     predecessors = [cloner.clones[p] for p in old.control_predecessors]
-    made = old.replace(op=op, operands=given, shape=shape_in_memory(result), control_predecessors=predecessors)
-    return from_memory(cloner.append(made), result, old, cloner)
+    call = old.replace(op=op, operands=transposed, shape=shape_in_memory(result), control_predecessors=predecessors)
+    return from_memory(cloner.append(call), result, old, cloner)
 
 
 def _order(shape: Shape) -> tuple[int, ...]:
@@ -127,9 +127,9 @@ def from_memory(value: Instruction, shape: Shape, like: Instruction, cloner: Com
 def _step(
     op: Op, operands: Instruction | list[Instruction], shape: Shape, like: Instruction, cloner: ComputationCloner
 ) -> Instruction:
-    given = operands if isinstance(operands, list) else [operands]
+    operand_list = operands if isinstance(operands, list) else [operands]
     annotations = inherited(like.annotations, metadata_only=True)
-    return cloner.append(Instruction(op, given, shape, cloner.names.new(op.opcode), annotations=annotations))
+    return cloner.append(Instruction(op, operand_list, shape, cloner.names.new(op.opcode), annotations=annotations))
 
 
 # -- LAPACK ---------------------------------------------------------------------------------------
@@ -167,7 +167,7 @@ def _called_by_columns(old: Instruction, cloner: ComputationCloner) -> Instructi
     op = old.op_as(CustomCall)
     shapes = [o.shape for o in old.operands]
     rank = batch_rank(s.rank for s in shapes) + 2
-    made = dataclasses.replace(
+    transposed_call = dataclasses.replace(
         op,
         custom_call_target=transposed_target(op.custom_call_target) or "",
         # LAPACK's own routines determine which operand is overwritten.
@@ -175,7 +175,9 @@ def _called_by_columns(old: Instruction, cloner: ComputationCloner) -> Instructi
         output_to_operand_aliasing=(),
     )
     columns = [_by_columns(shape, rank) for shape in shapes]
-    return call_in_memory(old, made, columns, old.shape.with_leaves(lambda leaf: _by_columns(leaf, rank)), cloner)
+    return call_in_memory(
+        old, transposed_call, columns, old.shape.with_leaves(lambda leaf: _by_columns(leaf, rank)), cloner
+    )
 
 
 def _by_columns(shape: Shape, rank: int) -> Shape:

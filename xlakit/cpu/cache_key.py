@@ -66,7 +66,7 @@ def program_key(
     if compiler is None:
         return None
     digest = hashlib.sha256(_with_processor(compiler))
-    asked = (
+    settings = (
         num_replicas,
         num_partitions,
         native_collectives,
@@ -79,7 +79,7 @@ def program_key(
     except (KeyError, AttributeError, TypeError):
         # An operand of another computation, or an attribute of a wrong type: the verifier reports it later.
         return None
-    digest.update(repr(asked).encode())
+    digest.update(repr(settings).encode())
     for part in parts:
         digest.update(part if isinstance(part, bytes) else part.encode("utf-8", "surrogateescape"))
         digest.update(b"\n")
@@ -180,7 +180,7 @@ def _version_of_scipy() -> str:
 
 def _sources() -> list[_Source]:
     """The source files of the compiler; none where the package is not in a directory."""
-    found: list[_Source] = []
+    sources: list[_Source] = []
     root = str(Path(__file__).parents[1])
     folders = [root] if os.path.isdir(root) else []
     while folders:
@@ -189,7 +189,7 @@ def _sources() -> list[_Source]:
             for entry in entries:
                 if entry.name.endswith(".py"):
                     status = entry.stat()
-                    found.append((entry.path[len(root) + 1 :], status.st_size, status.st_mtime_ns))
+                    sources.append((entry.path[len(root) + 1 :], status.st_size, status.st_mtime_ns))
                 elif entry.name not in _NOT_OF_COMPILER and entry.is_dir(follow_symlinks=False):
                     folders.append(entry.path)
-    return sorted(found)
+    return sorted(sources)

@@ -171,14 +171,14 @@ def _holders(code: Code) -> tuple[Holder, ...]:
 
     slices = [s for s in code.plan.slices if s.space is Space.ARENA]
     fullest = ArenaUse(slices).fullest()
-    there = [own for own in slices if own.first <= fullest <= own.last]
-    there.sort(key=lambda own: (-own.size, own.first, own.values[0].name))
-    return tuple(_holder(code.module, own) for own in there)
+    live = [buffer_slice for buffer_slice in slices if buffer_slice.first <= fullest <= buffer_slice.last]
+    live.sort(key=lambda buffer_slice: (-buffer_slice.size, buffer_slice.first, buffer_slice.values[0].name))
+    return tuple(_holder(code.module, buffer_slice) for buffer_slice in live)
 
 
-def _holder(module: HloModule, own: BufferSlice) -> Holder:
-    value = own.values[0]
+def _holder(module: HloModule, buffer_slice: BufferSlice) -> Holder:
+    value = buffer_slice.values[0]
     instruction = value.instruction
     if instruction is None:
-        return Holder(value.name, "buffer", own.size, None)
-    return Holder(value.name, instruction.opcode, own.size, module.location_of(instruction))
+        return Holder(value.name, "buffer", buffer_slice.size, None)
+    return Holder(value.name, instruction.opcode, buffer_slice.size, module.location_of(instruction))

@@ -40,37 +40,37 @@ def compile_module(module: HloModule, execution: ExecutionOptions = DEFAULT, *, 
     Raises what :func:`xlakit.compile` does.
     """
     compiled = partial(_executable, module, execution, cache=cache)
-    asked = options.current()
-    if asked.profile and (asked.sanitize or asked.verify):
-        other = "XLAKIT_SANITIZE" if asked.sanitize else "XLAKIT_VERIFY"
+    current_options = options.current()
+    if current_options.profile and (current_options.sanitize or current_options.verify):
+        other = "XLAKIT_SANITIZE" if current_options.sanitize else "XLAKIT_VERIFY"
         raise ArgumentError(
             f"XLAKIT_PROFILE does not go with {other}, under which programs run otherwise", hint=f"unset {other}"
         )
-    if asked.sanitize:
+    if current_options.sanitize:
         from xlakit.cpu.sanitizer import SanitizedExecutable, sanitizing
 
         with options.compiling(sanitizing()):
-            made: CpuExecutable = SanitizedExecutable(compiled())
+            executable: CpuExecutable = SanitizedExecutable(compiled())
     else:
-        made = compiled()
-    verify = asked.verify
-    if verify and not asked.sanitize:
+        executable = compiled()
+    verify = current_options.verify
+    if verify and not current_options.sanitize:
         from xlakit.cpu.verified import VerifiedExecutable, can_be_repeated
 
         if can_be_repeated(module):
             with options.compiling(plain=verify):
-                made = VerifiedExecutable(made, compiled())
-    folder = profile_folder() if asked.profile else None
+                executable = VerifiedExecutable(executable, compiled())
+    folder = profile_folder() if current_options.profile else None
     if folder is not None:
         from xlakit.cpu.profiling.process import profiled_programs
 
-        profiled_programs(folder).add(made)
+        profiled_programs(folder).add(executable)
     request = dump_request()
     if request is not None and request.wants(module.name):
         from xlakit.cpu.dumping import dump
 
-        dump(made, request, execution.seed)
-    return made.made_by(compile_module, module, execution, cache=cache)
+        dump(executable, request, execution.seed)
+    return executable.made_by(compile_module, module, execution, cache=cache)
 
 
 @converting
@@ -96,20 +96,20 @@ def generate_module(module: HloModule, execution: ExecutionOptions = DEFAULT) ->
             with internal_errors(f"compiling {module.name}", verified=True):
                 return generate(optimized, target)
 
-        made = GeneratedProgram(target, lowered, optimized=optimized)
+        program = GeneratedProgram(target, lowered, optimized=optimized)
     request = dump_request()
     if request is not None and request.wants(module.name):
         from xlakit.cpu.dumping import dump_generated
 
-        dump_generated(made, module, target.grid, request, execution.seed)
-    return made
+        dump_generated(program, module, target.grid, request, execution.seed)
+    return program
 
 
 def _shown_options() -> options.Options:
     """The options in force, or the sanitizer's where programs are compiled for it."""
-    asked = options.current()
-    if not asked.sanitize:
-        return asked
+    current_options = options.current()
+    if not current_options.sanitize:
+        return current_options
     from xlakit.cpu.sanitizer import sanitizing
 
     return sanitizing()
@@ -132,8 +132,12 @@ def _executable(module: HloModule, execution: ExecutionOptions, *, cache: bool) 
     target = _target(module, execution)
     key = _key(module, target) if cache else None
     tuning_key = _tuning_key(module, target) if cache and options.current().profile else key
-    asked = options.current().tune
-    loaded = None if key is None or (asked and asked.again) else _load(key, module, tuned=asked is not None)
+    tuning_request = options.current().tune
+    loaded = (
+        None
+        if key is None or (tuning_request and tuning_request.again)
+        else _load(key, module, tuned=tuning_request is not None)
+    )
     program, is_tuned = loaded or (None, False)
     # A program in the cache was verified when it was compiled.
     reference = interpret(module, execution, verified=program is not None)
@@ -149,28 +153,32 @@ def _executable(module: HloModule, execution: ExecutionOptions, *, cache: bool) 
 
 def _chosen(module: HloModule, target: Target, key: str | None) -> Tuning | None:
     """The choices of tuning for a program: stored ones, or new ones if the options ask for tuning; else None."""
-    asked = options.current().tune
-    found = None if asked and asked.again else _tuning_of(key)
-    if found is not None or asked is None or is_plain("llvm"):
-        return found
+    tuning_request = options.current().tune
+    stored = None if tuning_request and tuning_request.again else _tuning_of(key)
+    if stored is not None or tuning_request is None or is_plain("llvm"):
+        return stored
     with options.compiling(profile=False):
-        return _tuned(module, target, key, asked)
+        return _tuned(module, target, key, tuning_request)
 
 
-def _tuned(module: HloModule, target: Target, key: str | None, asked: options.Tune) -> Tuning:
+def _tuned(module: HloModule, target: Target, key: str | None, tuning_request: options.Tune) -> Tuning:
     """Tunes a program; gives the choices, which are saved under the key, if there is one."""
     from xlakit.cpu.tuning.progress import progress_bar
     from xlakit.cpu.tuning.tune import tune
 
     with progress_bar(module.name) as progress:
-        made = tune(
-            module, _Compiler(target), runs_alone=target.grid.num_devices == 1, seconds=asked.seconds, progress=progress
+        tuning = tune(
+            module,
+            _Compiler(target),
+            runs_alone=target.grid.num_devices == 1,
+            seconds=tuning_request.seconds,
+            progress=progress,
         )
     if key is not None and not compiler_has_changed():
         from xlakit.cpu.tuning import record
 
-        record.save(key, made)
-    return made
+        record.save(key, tuning)
+    return tuning
 
 
 def _tuning_of(key: str | None) -> Tuning | None:

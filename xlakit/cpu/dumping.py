@@ -36,24 +36,26 @@ MANIFEST: Final = "manifest.json"
 MODULE: Final = "module.hlo"
 
 
-def dump(own: CpuExecutable, request: Dump, seed: int) -> None:
+def dump(program: CpuExecutable, request: Dump, seed: int) -> None:
     """Write a program; if the request has ``arguments``, those of its first call are written when it is called.
 
     Raises ResourceError where the folder cannot be written.
     """
     with _writing(request.folder):
-        folder, manifest = _dump(own, own.module, Grid(own.num_replicas, own.num_partitions), request, seed)
+        folder, manifest = _dump(
+            program, program.module, Grid(program.num_replicas, program.num_partitions), request, seed
+        )
     if "arguments" in request.parts:
-        own.watch_arguments(_Arguments(own.module, folder, manifest).write)
+        program.watch_arguments(_Arguments(program.module, folder, manifest).write)
 
 
-def dump_generated(own: GeneratedProgram, module: HloModule, grid: Grid, request: Dump, seed: int) -> None:
+def dump_generated(program: GeneratedProgram, module: HloModule, grid: Grid, request: Dump, seed: int) -> None:
     """Write a program that is not called, and so has no arguments.
 
     Raises ResourceError where the folder cannot be written.
     """
     with _writing(request.folder):
-        _dump(own, module, grid, request, seed)
+        _dump(program, module, grid, request, seed)
 
 
 @contextmanager
@@ -68,7 +70,7 @@ def _writing(folder: Path) -> Generator[None]:
 
 
 def _dump(
-    own: CpuExecutable | GeneratedProgram, module: HloModule, grid: Grid, request: Dump, seed: int
+    program: CpuExecutable | GeneratedProgram, module: HloModule, grid: Grid, request: Dump, seed: int
 ) -> tuple[Path, dict[str, Any]]:
     """Write a program without its arguments; gives its folder and the contents of its manifest."""
     folder = _new_folder(request.folder)
@@ -78,7 +80,7 @@ def _dump(
         "num_replicas": grid.num_replicas,
         "num_partitions": grid.num_partitions,
         "seed": seed,
-        "files": _write_parts(own, module, folder, request.parts),
+        "files": _write_parts(program, module, folder, request.parts),
         "arguments": [],
     }
     _write_manifest(folder, manifest)
@@ -100,14 +102,14 @@ def _new_folder(parent: Path) -> Path:
 
 
 def _write_parts(
-    own: CpuExecutable | GeneratedProgram, module: HloModule, folder: Path, parts: frozenset[str]
+    program: CpuExecutable | GeneratedProgram, module: HloModule, folder: Path, parts: frozenset[str]
 ) -> list[str]:
     """Write the files of a program; gives their names."""
     texts: dict[str, Any] = {
         "hlo": (MODULE, module.to_text),
-        "plan": ("memory-plan.txt", lambda: own.memory_plan().as_text()),
-        "llvm": ("module.ll", own.llvm_ir),
-        "asm": ("module.s", own.assembly),
+        "plan": ("memory-plan.txt", lambda: program.memory_plan().as_text()),
+        "llvm": ("module.ll", program.llvm_ir),
+        "asm": ("module.s", program.assembly),
     }
     files: list[str] = []
     # The program itself is always written: no other part is of use without it.

@@ -50,15 +50,15 @@ class DynamicArrays:
         """The caller's results: each array cut to the sizes that the program wrote."""
         count = len(self._results)
         sizes = iter(arrays[count:])
-        found: list[Array] = []
+        results: list[Array] = []
         for array, shape in zip(arrays[:count], self._results, strict=True):
             parts = [slice(None)] * array.ndim
             for d in _dynamic_dimensions(shape):
                 parts[d] = slice(int(next(sizes)))
             part = array[tuple(parts)]
             # A view would keep the memory of the padding alive.
-            found.append(array if part.shape == array.shape else part.copy())
-        return found
+            results.append(array if part.shape == array.shape else part.copy())
+        return results
 
 
 def _dynamic_dimensions(shape: Shape) -> list[int]:

@@ -162,12 +162,12 @@ class CpuExecutable(GeneratedProgram, Recompiled):
     def _run_alone(self, arguments: Sequence[Sequence[object]]) -> list[Any]:
         """Run the program on all devices by one native call; ``arguments`` has those of each device."""
         devices = self._reference.to_devices(arguments)
-        given = [[leaf for value in values for leaf in arrays_of(value)] for values in devices]
-        for number, leaves in enumerate(given):
+        operands = [[leaf for value in values for leaf in arrays_of(value)] for values in devices]
+        for number, leaves in enumerate(operands):
             self._watched(number, leaves)
-        prepared = [self._prepared(leaves) for leaves in given]
-        self._replicas.run([given for given, _ in prepared], [made for _, made in prepared])
-        return [nest(self._result, self._finished(made)) for _, made in prepared]
+        prepared = [self._prepared(leaves) for leaves in operands]
+        self._replicas.run([operands for operands, _ in prepared], [outputs for _, outputs in prepared])
+        return [nest(self._result, self._finished(outputs)) for _, outputs in prepared]
 
     @property
     def direct_call(self) -> Callable[..., Any] | None:

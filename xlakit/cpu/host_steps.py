@@ -137,8 +137,8 @@ class _Beside:
 
     def _serve(self) -> None:
         with self._device.execution_context.bound():
-            while (given := self._queue.get()) is not None:
-                work, future = given
+            while (entry := self._queue.get()) is not None:
+                work, future = entry
                 try:
                     future.set_result(work())
                 except BaseException as error:
@@ -182,9 +182,9 @@ class _Pointers:
     def arrays(self, shape: Shape) -> list[Array]:
         """The next arrays, without advancing."""
         before = self._next
-        found = [self._array(leaf) for _, leaf in shape.leaves() if leaf.is_array]
+        arrays = [self._array(leaf) for _, leaf in shape.leaves() if leaf.is_array]
         self._next = before
-        return found
+        return arrays
 
     def write(self, value: Value, shape: Shape) -> None:
         """Write a value into the next arrays."""

@@ -85,8 +85,8 @@ class RunRecord:
         """The words of the fibers of a worker's devices."""
         devices, workers = self.field("devices"), self.field("workers")
         first, last = (-(-number * devices // workers) for number in (worker, worker + 1))
-        place = RUN.size + devices * (PARKING_SLOT_BYTES + _WORD * TABLES.index("fibers"))
-        table = words(self.address + place, _WORD * devices)
+        offset = RUN.size + devices * (PARKING_SLOT_BYTES + _WORD * TABLES.index("fibers"))
+        table = words(self.address + offset, _WORD * devices)
         return [words(table[device], FIBER.size) for device in range(first, last)]
 
     def stop(self) -> None:
@@ -128,10 +128,10 @@ class Launch:
     @staticmethod
     def of(device: Device, record: RunRecord, instructions: Sequence[Instruction]) -> Launch:
         """The launch for the run of a device that Python has begun."""
-        made = Launch(record, instructions, lambda: [device])
-        made._registered = device.execution_context, device.run.devices
-        device.run.when_failed(made._stop)
-        return made
+        launch = Launch(record, instructions, lambda: [device])
+        launch._registered = device.execution_context, device.run.devices
+        device.run.when_failed(launch._stop)
+        return launch
 
     def _stop(self) -> None:
         if not self.is_over:
@@ -144,18 +144,18 @@ class Launch:
 
     def registered(self) -> _Registered:
         """Register the run with its execution context, unless that is done; gives the context and the devices."""
-        found = self._registered
-        if found is None:
+        registered = self._registered
+        if registered is None:
             devices = self._begin()
             context = devices[0].execution_context
             with context.condition:
-                found = self._registered
-                if found is None:
-                    found = self._registered = context, devices
+                registered = self._registered
+                if registered is None:
+                    registered = self._registered = context, devices
                     devices[0].run.when_failed(self.record.stop)
                     self.record.watch()
                     context.enter([d for d in devices if self._has_ended is None or not self._has_ended(d.index)])
-        return found
+        return registered
 
     def wait(self, number: int, address: int) -> None:
         """Wait at a collective until all members have arrived; ``address`` is a NOTICE's. Raises the run's error."""
@@ -361,7 +361,7 @@ class Replicas:
 
     def run(self, arguments: Sequence[Sequence[Array]], results: Sequence[Sequence[Array]]) -> None:
         """Run the program on all devices, given the arrays of each. Raises the first error of any device."""
-        tables = [[array for arrays in given for array in arrays] for given in (arguments, results)]
+        tables = [[array for arrays in of_devices for array in arrays] for of_devices in (arguments, results)]
         status = execute_replicas(self.address(len(arguments[0]), len(results[0])), *tables)
         if status:
             raise_status(status)

@@ -89,9 +89,9 @@ def _recorder(imports: Sequence[str]) -> Recorder | None:
 
 def _addresses(imports: Sequence[str], c_functions: Mapping[str, int]) -> dict[str, int]:
     """The addresses of a program's imports."""
-    wanted = frozenset(imports)
+    imported = frozenset(imports)
     # Giving a symbol to the linker takes time, and a program imports few functions of the runtime.
-    symbols = {name: address for name, address in runtime_symbols().items() if name in wanted}
+    symbols = {name: address for name, address in runtime_symbols().items() if name in imported}
     symbols |= {c_symbol(name): address for name, address in c_functions.items()}
     if FFI_TABLE in imports:
         from xlakit.execution.calls.ffi.interface import table_address
@@ -103,12 +103,12 @@ def _addresses(imports: Sequence[str], c_functions: Mapping[str, int]) -> dict[s
         symbols |= bounds_symbols()
     for name in imports:
         if name.startswith("xlakit_") and name not in symbols and not name.startswith(_PROFILE):
-            found = common_code.resolve(name)
-            if found is None:
+            function_address = common_code.resolve(name)
+            if function_address is None:
                 # Imported here: few programs need it.
                 from xlakit.cpu.kernels.shared import blas
 
-                found = blas.resolve(name)
-            if found is not None:
-                symbols[name] = found
+                function_address = blas.resolve(name)
+            if function_address is not None:
+                symbols[name] = function_address
     return symbols

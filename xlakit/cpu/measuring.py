@@ -40,15 +40,15 @@ _PAGES: Final = 2048
 
 def described() -> Machine:
     """The machine that code is generated for, with LLVM's description of the processor."""
-    found, made_for = machine.current(), target.processor()
-    if machine.is_given() or found.vector_bytes:
-        return found
-    return replace(found, **_processor(made_for))
+    current, made_for = machine.current(), target.processor()
+    if machine.is_given() or current.vector_bytes:
+        return current
+    return replace(current, **_processor(made_for))
 
 
-def _processor(own: target.Processor) -> dict[str, Any]:
-    extensions = tuple(sorted(feature[1:] for feature in own.features if feature.startswith("+")))
-    return {"processor": own.name, "vector_bytes": own.vector_bytes, "extensions": extensions}
+def _processor(processor: target.Processor) -> dict[str, Any]:
+    extensions = tuple(sorted(feature[1:] for feature in processor.features if feature.startswith("+")))
+    return {"processor": processor.name, "vector_bytes": processor.vector_bytes, "extensions": extensions}
 
 
 def is_measurable() -> bool:
@@ -72,8 +72,8 @@ def measure() -> Machine:
     measured |= _bandwidths(code)
     measured["page_fault_nanoseconds"] = _page_fault()
     measured = {name: _rounded(number) for name, number in measured.items()}
-    made = replace(machine.current(), **_processor(target.processor()))
-    return machine.store(replace(made, wake_nanoseconds=_rounded(_wake()), measured=measured))
+    description = replace(machine.current(), **_processor(target.processor()))
+    return machine.store(replace(description, wake_nanoseconds=_rounded(_wake()), measured=measured))
 
 
 def _rounded(number: float) -> float:
@@ -196,7 +196,7 @@ def _bandwidths(code: _Code) -> dict[str, float]:
     half, other = np.split(source, 2)
     result = np.zeros(unit // 8, np.int64)
     read, copy = code.function("read"), code.function("copy")
-    found: dict[str, float] = {}
+    bandwidths: dict[str, float] = {}
     for name, size in (("l1", known.l1 // 2), ("l2", known.l2 // 2), ("l3", known.l3 // 4), ("memory", large)):
         blocks = min(size, large) // unit
         times = max(1, _MOVED // (blocks * unit))
@@ -204,10 +204,10 @@ def _bandwidths(code: _Code) -> dict[str, float]:
         def run(blocks: int = blocks, times: int = times) -> None:
             read(source.ctypes.data, blocks, result.ctypes.data, times)
 
-        found[f"read_bytes_per_nanosecond_{name}"] = blocks * unit * times / _best(run)
+        bandwidths[f"read_bytes_per_nanosecond_{name}"] = blocks * unit * times / _best(run)
     for name, threads in (("one_thread", 1), ("all_threads", known.threads)):
-        found[f"copy_bytes_per_nanosecond_{name}"] = _copied(copy, half, other, unit, threads)
-    return found
+        bandwidths[f"copy_bytes_per_nanosecond_{name}"] = _copied(copy, half, other, unit, threads)
+    return bandwidths
 
 
 def _copied(copy: Callable[..., None], source: Array, other: Array, unit: int, threads: int) -> float:
@@ -231,11 +231,11 @@ def _copied(copy: Callable[..., None], source: Array, other: Array, unit: int, t
 
 def _wake() -> float:
     """Nanoseconds to wake a sleeping thread: half of the round trip of a byte through two pipes."""
-    (here, there), (back, forth) = os.pipe(), os.pipe()
+    (question_in, question_out), (answer_in, answer_out) = os.pipe(), os.pipe()
 
     def answer() -> None:
-        while os.read(here, 1) != b"e":
-            os.write(forth, b"a")
+        while os.read(question_in, 1) != b"e":
+            os.write(answer_out, b"a")
 
     other = threading.Thread(target=answer)
     other.start()
@@ -243,13 +243,13 @@ def _wake() -> float:
     try:
         for _ in range(_WAKINGS):
             start = time.perf_counter_ns()
-            os.write(there, b"q")
-            os.read(back, 1)
+            os.write(question_out, b"q")
+            os.read(answer_in, 1)
             best = min(best, time.perf_counter_ns() - start)
     finally:
-        os.write(there, b"e")
+        os.write(question_out, b"e")
         other.join()
-        for pipe in (here, there, back, forth):
+        for pipe in (question_in, question_out, answer_in, answer_out):
             os.close(pipe)
     return best / 2
 

@@ -127,11 +127,11 @@ class _ModuleText:
         return text
 
     def _text_of(self, annotations: Annotations) -> str:
-        said = (
+        fields = (
             annotations.sharding,
             annotations.frontend_attributes,
             annotations.backend_config,
             annotations.parameter_replication,
             annotations.metadata if self._named else None,
         )
-        return repr(said) if any(said) else ""
+        return repr(fields) if any(fields) else ""

@@ -165,13 +165,13 @@ def _constant_locations(module: HloModule) -> dict[int, list[int]]:
     """The positions of a module's large constants, keyed by the id of their arrays."""
     from xlakit.ops.data import Constant
 
-    found: dict[int, list[int]] = {}
+    locations: dict[int, list[int]] = {}
     for instruction, position in _positions(module).items():
         if isinstance(instruction.op, Constant) and instruction.op.literal.shape.is_array:
             array = instruction.op.literal.array
             if array.nbytes > _LARGE_CONSTANT:
-                found[id(array)] = position
-    return found
+                locations[id(array)] = position
+    return locations
 
 
 def _constant(

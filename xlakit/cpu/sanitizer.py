@@ -79,16 +79,16 @@ _KERNEL = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64
 
 def sanitizing() -> options.Options:
     """The options for the sanitizer: kernels are functions that can be called one by one, and the plan is proved."""
-    now = options.current()
-    return replace(now, plain=now.plain | {"inline"}, check_memory=True)
+    current = options.current()
+    return replace(current, plain=current.plain | {"inline"}, check_memory=True)
 
 
 class SanitizedExecutable(CpuExecutable):
     """A program whose runs are checked."""
 
-    def __init__(self, own: CpuExecutable) -> None:
-        """``own`` is the program, compiled with :func:`sanitizing`, with its code."""
-        super().__init__(own._reference, own._program, own._target, own._generate)
+    def __init__(self, program: CpuExecutable) -> None:
+        """``program`` is compiled with :func:`sanitizing`, with its code."""
+        super().__init__(program._reference, program._program, program._target, program._generate)
         code = self._generated_code
         self._can_watch = not code.collectives and self.num_devices == 1 and self._dynamic is None
         self._runs_entry = can_be_repeated(self.module) and not code.program().host_instructions
@@ -110,17 +110,17 @@ class SanitizedExecutable(CpuExecutable):
             run = _Run(code, self._functions, context, host)
             run.start(leaves)
             run.steps(code.plan.steps)
-        made = self._finished(run.finish(results))
+        outputs = self._finished(run.finish(results))
         if self._runs_entry:
             # Donated arguments are overwritten, so the entry gets copies.
-            given = [np.array(array) for array in arrays]
+            copies = [np.array(array) for array in arrays]
             with self._bounds():
-                again = super()._run_in(context, device, given, in_place)
-            for number, (own, other) in enumerate(zip(made, again, strict=True)):
-                fault = difference(other, own)
+                again = super()._run_in(context, device, copies, in_place)
+            for number, (output, other) in enumerate(zip(outputs, again, strict=True)):
+                fault = difference(other, output)
                 if fault:
                     raise InternalError(f"the entry of '{self.module.name}' gives another result {number}: {fault}")
-        return made
+        return outputs
 
     def _run_alone(self, arguments: Sequence[Sequence[object]]) -> list[Any]:
         with self._bounds():
@@ -142,7 +142,7 @@ class SanitizedExecutable(CpuExecutable):
 
     def _out_of_bounds(self, fault: BoundsFault) -> InternalError:
         code = self._generated_code
-        found = InternalError(
+        error = InternalError(
             f"the memory of '{self.module.name}': an access of the entry leaves an array: {fault.text}"
         )
         function = fault.site.partition(": ")[0]
@@ -150,8 +150,8 @@ class SanitizedExecutable(CpuExecutable):
             if isinstance(step, KernelStep) and any(p.function == function for p in step.phases):
                 instruction = step.instruction
                 location = code.module.location_of(instruction)
-                return found.at(operation=f"{instruction.opcode} '{instruction.name}'", location=location)
-        return found
+                return error.at(operation=f"{instruction.opcode} '{instruction.name}'", location=location)
+        return error
 
 
 class _Run:
@@ -170,12 +170,12 @@ class _Run:
         self._count = 0
         self._plan = code.plan
         end = _GUARD + code.plan.arena_bytes + _GUARD
-        for own in code.plan.slices:
-            if own.space is Space.ARENA:
-                self._offsets[own] = _GUARD + own.offset
+        for buffer_slice in code.plan.slices:
+            if buffer_slice.space is Space.ARENA:
+                self._offsets[buffer_slice] = _GUARD + buffer_slice.offset
             else:
-                self._offsets[own] = end
-                end += -(-own.size // ALIGNMENT) * ALIGNMENT + _GUARD
+                self._offsets[buffer_slice] = end
+                end += -(-buffer_slice.size // ALIGNMENT) * ALIGNMENT + _GUARD
         whole = np.full(end + ALIGNMENT, _POISON[0], np.uint8)
         skipped = -whole.ctypes.data % ALIGNMENT
         self._memory = whole[skipped : skipped + end]
@@ -183,47 +183,51 @@ class _Run:
 
     # -- values ----------------------------------------------------------------------------------
 
-    def _range(self, own: BufferSlice) -> tuple[int, int]:
-        start = self._offsets[own]
-        return start, start + own.size
+    def _range(self, buffer_slice: BufferSlice) -> tuple[int, int]:
+        start = self._offsets[buffer_slice]
+        return start, start + buffer_slice.size
 
     def _ranges(self, values: Sequence[HloValue]) -> list[tuple[int, int]]:
         return [self._range(self._plan.slice_of(value)) for value in values]
 
-    def _bytes(self, own: BufferSlice) -> Array:
-        low, high = self._range(own)
+    def _bytes(self, buffer_slice: BufferSlice) -> Array:
+        low, high = self._range(buffer_slice)
         return self._memory[low:high]
 
     def _of(self, value: HloValue) -> Array:
         """The bytes of the slice of a value."""
         return self._bytes(self._plan.slice_of(value))
 
-    def _note(self, value: HloValue, what: str) -> None:
+    def _note(self, value: HloValue, writer: str) -> None:
         """Record that a value has been written, and by what."""
         self._known[value] = _checksum(self._of(value))
-        self._writers.append((*self._range(self._plan.slice_of(value)), what))
+        self._writers.append((*self._range(self._plan.slice_of(value)), writer))
 
-    def _check(self, own: BufferSlice, expected: HloValue, what: str, instruction: Instruction | None) -> None:
+    def _check(
+        self, buffer_slice: BufferSlice, expected: HloValue, action: str, instruction: Instruction | None
+    ) -> None:
         """Check that a slice holds the value ``expected``."""
         known = self._known.get(expected)
         if known is None:
-            raise self._fault(f"{what} {_named(expected)}, which has never been written", instruction)
-        if known != _checksum(self._bytes(own)):
-            low, high = self._range(own)
+            raise self._fault(f"{action} {_named(expected)}, which has never been written", instruction)
+        if known != _checksum(self._bytes(buffer_slice)):
+            low, high = self._range(buffer_slice)
             late = [writer for a, b, writer in self._writers if a < high and low < b]
-            by = f": {late[-1]} has written there last" if late else ""
-            raise self._fault(f"{what} {_named(expected)}, whose memory holds something else by now{by}", instruction)
+            overwriter = f": {late[-1]} has written there last" if late else ""
+            raise self._fault(
+                f"{action} {_named(expected)}, whose memory holds something else by now{overwriter}", instruction
+            )
 
-    def _check_there(self, value: HloValue, what: str, instruction: Instruction | None) -> None:
+    def _check_there(self, value: HloValue, action: str, instruction: Instruction | None) -> None:
         """Check that a value is in its slice."""
-        self._check(self._plan.slice_of(value), value, what, instruction)
+        self._check(self._plan.slice_of(value), value, action, instruction)
 
     def _fault(self, text: str, instruction: Instruction | None) -> InternalError:
-        found = InternalError(f"the memory of '{self._code.module.name}': step {self._count} {text}")
+        error = InternalError(f"the memory of '{self._code.module.name}': step {self._count} {text}")
         if instruction is None:
-            return found
+            return error
         location = self._code.module.location_of(instruction)
-        return found.at(operation=f"{instruction.opcode} '{instruction.name}'", location=location)
+        return error.at(operation=f"{instruction.opcode} '{instruction.name}'", location=location)
 
     def _table(self, values: Sequence[HloValue]) -> Any:
         pointers = [self._address + low for low, _ in self._ranges(values)]
@@ -235,9 +239,9 @@ class _Run:
         """Write arguments and constants into their slices."""
         for value, array in zip(self._plan.arguments, arrays, strict=True):
             self._put(value, array)
-        for own in self._plan.slices:
-            for value in own.values if own.space is Space.CONSTANT else ():
-                self._put(value, self._plan.program.constants[own.number])
+        for buffer_slice in self._plan.slices:
+            for value in buffer_slice.values if buffer_slice.space is Space.CONSTANT else ():
+                self._put(value, self._plan.program.constants[buffer_slice.number])
 
     def _put(self, value: HloValue, array: Array) -> None:
         self._of(value)[:] = readable(array).reshape(-1).view(np.uint8)
@@ -245,9 +249,9 @@ class _Run:
 
     def finish(self, results: Sequence[Array]) -> list[Array]:
         """Check the results, and copy them into ``results``."""
-        for own, value, array in zip(self._plan.result_slices, self._plan.results, results, strict=True):
-            self._check(own, value, "ends: a result should be", None)
-            array.reshape(-1).view(np.uint8)[:] = self._bytes(own)
+        for buffer_slice, value, array in zip(self._plan.result_slices, self._plan.results, results, strict=True):
+            self._check(buffer_slice, value, "ends: a result should be", None)
+            array.reshape(-1).view(np.uint8)[:] = self._bytes(buffer_slice)
         return list(results)
 
     # -- steps -----------------------------------------------------------------------------------
@@ -278,19 +282,19 @@ class _Run:
     def _kernel(self, step: KernelStep) -> None:
         """Run a kernel twice, with different bytes in the memory that it is to write, and compare its results."""
         instruction, plan = step.instruction, self._plan
-        given, made, scratch = step.operands, step.results, step.scratch
-        for value in given:
+        operands, results, scratch = step.operands, step.results, step.scratch
+        for value in operands:
             self._check_there(value, "reads", instruction)
-        read = {plan.slice_of(value) for value in given}
+        read = {plan.slice_of(value) for value in operands}
         # Operands that are updated in place have their contents already, and so has the state of random numbers.
-        kept = read | {plan.slice_of(made[number]) for number in step.updates}
+        preserved = read | {plan.slice_of(results[number]) for number in step.updates}
         if isinstance(instruction.op, Rng):
-            kept.update(map(plan.slice_of, scratch))
-        fresh = [value for value in (*made, *scratch) if plan.slice_of(value) not in kept]
-        self._check_apart(fresh, given, instruction)
+            preserved.update(map(plan.slice_of, scratch))
+        fresh = [value for value in (*results, *scratch) if plan.slice_of(value) not in preserved]
+        self._check_apart(fresh, operands, instruction)
         # A result in the slice of an operand that it does not update is compared with the same result in separate
         # memory.
-        shared = [n for n, value in enumerate(made) if plan.slice_of(value) in read and n not in step.updates]
+        shared = [n for n, value in enumerate(results) if plan.slice_of(value) in read and n not in step.updates]
         before = self._memory.copy()
         outcomes: list[list[bytes]] = []
         # External functions may have side effects, so they run once.
@@ -298,31 +302,31 @@ class _Run:
             self._memory[:] = before
             for low, high in self._ranges(fresh):
                 self._memory[low:high] = _POISON[last]
-            outcomes.append(self._called(step, [] if last else shared, len(given), backwards=not last))
-            self._check_outside(before, self._ranges((*made, *scratch)), instruction)
-        for number, results in enumerate(zip(*outcomes, strict=True)):
-            if len(set(results)) > 1:
+            outcomes.append(self._called(step, [] if last else shared, len(operands), backwards=not last))
+            self._check_outside(before, self._ranges((*results, *scratch)), instruction)
+        for number, contents in enumerate(zip(*outcomes, strict=True)):
+            if len(set(contents)) > 1:
                 why = "they are not written, or read before that, or depend on the order of tasks"
                 why = "it overwrites what it still reads" if number in shared else why
                 raise self._fault(f"gives other elements of result {number} each time: {why}", instruction)
-        for value in made:
+        for value in results:
             self._note(value, f"step {self._count} ({instruction.opcode} '{instruction.name}')")
 
-    def _check_apart(self, fresh: Sequence[HloValue], given: Sequence[HloValue], instruction: Instruction) -> None:
+    def _check_apart(self, fresh: Sequence[HloValue], operands: Sequence[HloValue], instruction: Instruction) -> None:
         """Check that no written value overlaps an operand, except one with the same slice."""
-        for own, (low, high) in zip(fresh, self._ranges(fresh), strict=True):
-            for other, (first, last) in zip(given, self._ranges(given), strict=True):
+        for result, (low, high) in zip(fresh, self._ranges(fresh), strict=True):
+            for operand, (first, last) in zip(operands, self._ranges(operands), strict=True):
                 if low < last and first < high:
                     raise self._fault(
-                        f"reads {_named(other)}, in whose memory {_named(own)} lies, which it writes", instruction
+                        f"reads {_named(operand)}, in whose memory {_named(result)} lies, which it writes", instruction
                     )
 
     def _called(self, step: KernelStep, elsewhere: Sequence[int], first: int, *, backwards: bool) -> list[bytes]:
         """Run a kernel, with the results in ``elsewhere`` in separate memory; gives the bytes of all results."""
         table = self._table(step.table)
-        made = step.results
-        spare = {number: np.full(made[number].bytes + ALIGNMENT, _POISON[0], np.uint8) for number in elsewhere}
-        memory = [self._of(value) for value in made]
+        results = step.results
+        spare = {number: np.full(results[number].bytes + ALIGNMENT, _POISON[0], np.uint8) for number in elsewhere}
+        memory = [self._of(value) for value in results]
         for number, data in spare.items():
             memory[number] = data[-data.ctypes.data % ALIGNMENT :]
             table[first + number] = memory[number].ctypes.data
@@ -333,7 +337,7 @@ class _Run:
             for begin in reversed(range(0, phase.tasks, max(1, share))):
                 self._functions[phase.function](ctypes.addressof(table), begin, min(phase.tasks, begin + share))
                 self._check_bounds(step, table)
-        return [data[: value.bytes].tobytes() for data, value in zip(memory, made, strict=True)]
+        return [data[: value.bytes].tobytes() for data, value in zip(memory, results, strict=True)]
 
     def _check_bounds(self, step: KernelStep, table: Any) -> None:
         """Check that no access of the kernel was refused."""
@@ -342,8 +346,8 @@ class _Run:
             return
         fault = faults[0]
         arrays = [_named(value) for value, begin in zip(step.table, table, strict=False) if begin == fault.low]
-        of = f", that of {' or '.join(arrays)}" if arrays else ""
-        raise self._fault(f"leaves an array{of}: {fault.text}", step.instruction)
+        owner = f", that of {' or '.join(arrays)}" if arrays else ""
+        raise self._fault(f"leaves an array{owner}: {fault.text}", step.instruction)
 
     def _check_outside(
         self, before: Array, written: Sequence[tuple[int, int]], instruction: Instruction | None
@@ -357,10 +361,14 @@ class _Run:
         offset = int(np.argmax(changed))
         near = min(written, key=lambda r: min(abs(offset - r[1]), abs(r[0] - offset)), default=(0, 0))
         side = f"{offset - near[1]} bytes behind" if offset >= near[1] else f"{near[0] - offset} bytes before"
-        hit = [own for own in self._offsets if self._range(own)[0] <= offset < self._range(own)[1]]
-        victims = [_named(value) for own in hit for value in own.values]
-        of = f", where {' or '.join(victims)} may lie" if victims else ""
-        raise self._fault(f"writes outside of its results, {side} one{of}", instruction)
+        hit = [
+            buffer_slice
+            for buffer_slice in self._offsets
+            if self._range(buffer_slice)[0] <= offset < self._range(buffer_slice)[1]
+        ]
+        victims = [_named(value) for buffer_slice in hit for value in buffer_slice.values]
+        owner = f", where {' or '.join(victims)} may lie" if victims else ""
+        raise self._fault(f"writes outside of its results, {side} one{owner}", instruction)
 
     def _copy(self, step: CopyStep) -> None:
         if step.is_value:
@@ -410,12 +418,14 @@ class _Run:
         self.steps(step.branches[chosen])
         self._become(step.results, step.incoming[chosen], "should give", step.instruction)
 
-    def _become(self, own: Sequence[HloValue], given: Sequence[HloValue], what: str, instruction: Instruction) -> None:
+    def _become(
+        self, phis: Sequence[HloValue], sources: Sequence[HloValue], action: str, instruction: Instruction
+    ) -> None:
         """Check that the memory of phis holds the values that they take, all at once."""
-        for target, source in zip(own, given, strict=True):
-            self._check(self._plan.slice_of(target), source, what, instruction)
-        known = [self._known[source] for source in given]
-        self._known.update(zip(own, known, strict=True))
+        for target, source in zip(phis, sources, strict=True):
+            self._check(self._plan.slice_of(target), source, action, instruction)
+        known = [self._known[source] for source in sources]
+        self._known.update(zip(phis, known, strict=True))
 
 
 def _phases(step: Step) -> Sequence[Any]:

@@ -50,9 +50,11 @@ def can_be_repeated(module: HloModule) -> bool:
 class VerifiedExecutable(CpuExecutable):
     """A program that compares each of its runs with a run of a plain program."""
 
-    def __init__(self, own: CpuExecutable, plain: CpuExecutable) -> None:
-        """``own`` and ``plain`` are the same program compiled in two ways."""
-        super().__init__(own._reference, own._program, own._target, own._generate, key=own._key)
+    def __init__(self, optimized: CpuExecutable, plain: CpuExecutable) -> None:
+        """``optimized`` and ``plain`` are the same program compiled in two ways."""
+        super().__init__(
+            optimized._reference, optimized._program, optimized._target, optimized._generate, key=optimized._key
+        )
         self._plain = plain
         self._inexact = inexact_results(self.module, folds="rewrites" in plain._options.plain)
         self._epsilon = largest_epsilon(self.module)
@@ -65,16 +67,16 @@ class VerifiedExecutable(CpuExecutable):
         if self.num_devices > 1:
             return super()._run_in(context, device, arrays, in_place)
         # Donated arguments are overwritten, so the plain program gets copies.
-        given = [np.array(array) for array in arrays]
-        made = super()._run_in(context, device, arrays, in_place)
-        self._compare(made, self._plain._run_in(self._plain._context, device, given, ()))
-        return made
+        copies = [np.array(array) for array in arrays]
+        results = super()._run_in(context, device, arrays, in_place)
+        self._compare(results, self._plain._run_in(self._plain._context, device, copies, ()))
+        return results
 
-    def _compare(self, made: Sequence[Array], expected: Sequence[Array]) -> None:
-        for number, (own, other) in enumerate(zip(made, expected, strict=True)):
+    def _compare(self, results: Sequence[Array], expected: Sequence[Array]) -> None:
+        for number, (result, other) in enumerate(zip(results, expected, strict=True)):
             # The results are followed by the sizes of dynamic dimensions.
             inexact = number < len(self._inexact) and self._inexact[number]
-            fault = difference(own, other, self._epsilon if inexact else None)
+            fault = difference(result, other, self._epsilon if inexact else None)
             if fault:
                 why = "roundings of sums are allowed for" if inexact else "no rounding may differ here"
                 raise InternalError(
@@ -115,8 +117,8 @@ def difference(actual: Array, expected: Array, epsilon: float | None = None) -> 
 def _beyond(actual: Array, expected: Array, epsilon: float) -> Array:
     wide = np.complex128 if actual.dtype.kind == "c" else np.float64
     a, b = actual.astype(wide), expected.astype(wide)
-    own = np.real(actual).dtype
-    unit = max(epsilon, float(ml_dtypes.finfo(own).eps))
+    dtype = np.real(actual).dtype
+    unit = max(epsilon, float(ml_dtypes.finfo(dtype).eps))
     with np.errstate(all="ignore"):
         size = np.abs(b[np.isfinite(b)])
         allowed = _UNITS * unit * max(1.0, float(size.max(initial=0.0)))
