@@ -29,10 +29,10 @@ def pairs_between_processes(computation: Computation) -> dict[Instruction, Instr
 
 def all_pairs_between_processes(module: HloModule) -> dict[Instruction, Instruction]:
     """The pairs of :func:`pairs_between_processes` in all computations of a module."""
-    found: dict[Instruction, Instruction] = {}
+    pairs: dict[Instruction, Instruction] = {}
     for computation in module.computations:
-        found.update(pairs_between_processes(computation))
-    return found
+        pairs.update(pairs_between_processes(computation))
+    return pairs
 
 
 def _is_one_collective(start: Instruction) -> bool:
@@ -105,9 +105,9 @@ class Collectives:
             return None
         is_start = part == "start"
         result = new_values(instruction.shape, instruction)
-        given = tuple(leaf for tree in operands for leaf in leaves(tree)) if is_start else ()
-        made = () if is_start else tuple(leaves(result))
-        steps.append(HostStep(instruction, len(self.host_instructions), given, made, part=part))
+        operand_values = tuple(leaf for tree in operands for leaf in leaves(tree)) if is_start else ()
+        result_values = () if is_start else tuple(leaves(result))
+        steps.append(HostStep(instruction, len(self.host_instructions), operand_values, result_values, part=part))
         self.host_instructions.append(instruction)
         return (result,)
 
@@ -129,26 +129,37 @@ class Collectives:
         steps: list[Step],
     ) -> Tree:
         """Add the step of a collective, or of its start if it has a separate done; gives the values of the results."""
-        given = tuple(leaf for tree in operands for leaf in leaves(tree))
+        operand_values = tuple(leaf for tree in operands for leaf in leaves(tree))
         done = self._done.get(instruction)
         result = new_values(result_of(collective), instruction)
-        made = tuple(leaves(result))
+        result_values = tuple(leaves(result))
         if rendezvous.is_identity:
-            steps.extend(CopyStep(own, new, is_value=True) for own, new in zip(given, made, strict=True))
+            steps.extend(
+                CopyStep(source, target, is_value=True)
+                for source, target in zip(operand_values, result_values, strict=True)
+            )
             return result
         if done is not None and not rendezvous.is_shared:
             arrival = (HloValue(ValueKind.INSTRUCTION, 8, instruction, suffix=".arrival"),)
             step = CollectiveStep(
-                instruction, rendezvous, given, made, "start", arrival, self._host_number(collective, rendezvous)
+                instruction,
+                rendezvous,
+                operand_values,
+                result_values,
+                "start",
+                arrival,
+                self._host_number(collective, rendezvous),
             )
             steps.append(step)
             self._started_pairs[done] = _Started(step, result)
             return result
         host = self._host_number(collective, rendezvous)
         # In an all-reduce, a task reads only the elements of the operands whose result it writes.
-        aligned = range(len(made)) if isinstance(collective.op, AllReduce) else ()
+        aligned = range(len(result_values)) if isinstance(collective.op, AllReduce) else ()
         in_place = frozenset((number, number) for number in aligned)
-        steps.append(CollectiveStep(instruction, rendezvous, given, made, host=host, in_place=in_place))
+        steps.append(
+            CollectiveStep(instruction, rendezvous, operand_values, result_values, host=host, in_place=in_place)
+        )
         return result
 
     def _host_number(self, collective: Instruction, rendezvous: Rendezvous) -> int:
@@ -179,8 +190,8 @@ class Collectives:
         numbers = [o.op_as(Parameter).number for o in collective.operands]
         if max(numbers, default=-1) >= len(operands) or result_of(collective) is not collective.shape:
             return None
-        given = [operands[number] for number in numbers]
-        result = self._collective(instruction, collective, rendezvous, given, steps)
+        arguments = [operands[number] for number in numbers]
+        result = self._collective(instruction, collective, rendezvous, arguments, steps)
         self._async.add(instruction)
         return ((tuple(operands), result, *_contexts(instruction)),)
 

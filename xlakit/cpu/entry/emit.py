@@ -134,27 +134,27 @@ class EntryWriter:
         return within(self._fn, self._begin(value), value.bytes)
 
     def _begin(self, value: HloValue) -> Value:
-        fn, own = self._fn, self._plan.slice_of(value)
+        fn, buffer_slice = self._fn, self._plan.slice_of(value)
         arguments, results, _ = fn.parameters
-        if own.space is Space.ARGUMENT:
-            return fn.load(PTR, fn.at(arguments, PTR, own.number))
-        if own.space is Space.RESULT:
-            return fn.load(PTR, fn.at(results, PTR, own.number))
-        if own.space is Space.CONSTANT and self._constants is not None:
-            if self._inlines and 0 < own.size <= _FOLDED_BYTES.value:
-                return self._folded(own)
-            return fn.load(PTR, fn.at(self._constants, PTR, own.number))
-        if own.space is Space.VARIABLE:
-            found = self._variables.get(own)
-            if found is None:
-                found = self._variables[own] = fn.alloca(I64, max(1, -(-own.size // 8)), align=16)
-            return found
-        return fn.at(self._arena, I8, own.offset)
+        if buffer_slice.space is Space.ARGUMENT:
+            return fn.load(PTR, fn.at(arguments, PTR, buffer_slice.number))
+        if buffer_slice.space is Space.RESULT:
+            return fn.load(PTR, fn.at(results, PTR, buffer_slice.number))
+        if buffer_slice.space is Space.CONSTANT and self._constants is not None:
+            if self._inlines and 0 < buffer_slice.size <= _FOLDED_BYTES.value:
+                return self._folded(buffer_slice)
+            return fn.load(PTR, fn.at(self._constants, PTR, buffer_slice.number))
+        if buffer_slice.space is Space.VARIABLE:
+            variable = self._variables.get(buffer_slice)
+            if variable is None:
+                variable = self._variables[buffer_slice] = fn.alloca(I64, max(1, -(-buffer_slice.size // 8)), align=16)
+            return variable
+        return fn.at(self._arena, I8, buffer_slice.offset)
 
-    def _folded(self, own: BufferSlice) -> Value:
+    def _folded(self, buffer_slice: BufferSlice) -> Value:
         """The address of a constant that is data of the module."""
-        data = np.ascontiguousarray(self._plan.program.constants[own.number]).tobytes()
-        return self._fn.address(self._module.shared_data(f"constant_{own.number}", data))
+        data = np.ascontiguousarray(self._plan.program.constants[buffer_slice.number]).tobytes()
+        return self._fn.address(self._module.shared_data(f"constant_{buffer_slice.number}", data))
 
     def _table(self, values: Sequence[HloValue]) -> Value:
         fn = self._fn
@@ -236,8 +236,8 @@ class EntryWriter:
             with fn.if_(to.ne(origin)):
                 fn.copy(to, origin, target.size)
             return
-        words, rest = divmod(target.size, I64.bytes)
-        if not rest and target.size > SMALL_BYTES.value and words <= _FEW_WORDS.value:
+        words, remainder = divmod(target.size, I64.bytes)
+        if not remainder and target.size > SMALL_BYTES.value and words <= _FEW_WORDS.value:
             # One load and one store for each word, never vectors: words that were just stored are forwarded from the
             # store buffer; a wider load of several would wait until all of them are in the cache.
             loaded = [fn.load(I64, fn.at(origin, I64, n), alone=True) for n in range(words)]

@@ -118,11 +118,11 @@ class Lowering:
         return self._kernel_step(instruction, kernel, operands, steps)
 
     def _constant(self, instruction: Instruction) -> Tree:
-        found = self._constant_values.get(instruction)
-        if found is None:
-            found = self._constant_tree(instruction.op_as(Constant).literal, instruction, ())
-            self._constant_values[instruction] = found
-        return found
+        tree = self._constant_values.get(instruction)
+        if tree is None:
+            tree = self._constant_tree(instruction.op_as(Constant).literal, instruction, ())
+            self._constant_values[instruction] = tree
+        return tree
 
     def _constant_tree(self, literal: Literal, instruction: Instruction, index: tuple[int, ...]) -> Tree:
         if literal.shape.is_tuple:
@@ -138,7 +138,7 @@ class Lowering:
     def _kernel_step(
         self, instruction: Instruction, kernel: Kernel, operands: Sequence[Tree], steps: list[Step]
     ) -> Tree:
-        given = tuple([leaf for tree in operands for leaf in leaves(tree)])
+        operand_values = tuple([leaf for tree in operands for leaf in leaves(tree)])
         tree = new_values(instruction.shape, instruction)
         scratch: tuple[HloValue, ...] = ()
         if kernel.scratch_bytes:
@@ -148,16 +148,18 @@ class Lowering:
         # A kernel of several phases may read an operand in a phase after the one that writes a result.
         is_simple = len(kernel.phases) == 1 and not kernel.scratch_bytes
         in_place = in_place_pairs(instruction) if is_simple else frozenset[tuple[int, int]]()
-        made = tuple(leaves(tree))
-        steps.append(KernelStep(instruction, kernel.phases, given, made, scratch, kernel.updates, in_place))
+        result_values = tuple(leaves(tree))
+        steps.append(
+            KernelStep(instruction, kernel.phases, operand_values, result_values, scratch, kernel.updates, in_place)
+        )
         return tree
 
     def _host_step(self, instruction: Instruction, operands: Sequence[Tree], steps: list[Step]) -> Tree:
         tree = new_values(instruction.shape, instruction)
-        given = tuple(leaf for operand in operands for leaf in leaves(operand))
+        operand_values = tuple(leaf for operand in operands for leaf in leaves(operand))
         function = self._kernels.ffi_call(instruction)
         updates = in_place_of(instruction) if function else {}
-        steps.append(HostStep(instruction, len(self._host), given, tuple(leaves(tree)), function, updates))
+        steps.append(HostStep(instruction, len(self._host), operand_values, tuple(leaves(tree)), function, updates))
         self._host.append(instruction)
         return tree
 
@@ -193,9 +195,9 @@ class Lowering:
         return results
 
 
-def _arguments(tree: Tree, found: list[HloValue]) -> Tree:
-    """The values of a parameter, which are appended to ``found`` and numbered by their position there."""
+def _arguments(tree: Tree, arguments: list[HloValue]) -> Tree:
+    """The values of a parameter, which are appended to ``arguments`` and numbered by their position there."""
     if isinstance(tree, HloValue):
-        found.append(HloValue(ValueKind.ARGUMENT, tree.bytes, tree.instruction, tree.index, len(found)))
-        return found[-1]
-    return None if tree is None else tuple(_arguments(part, found) for part in tree)
+        arguments.append(HloValue(ValueKind.ARGUMENT, tree.bytes, tree.instruction, tree.index, len(arguments)))
+        return arguments[-1]
+    return None if tree is None else tuple(_arguments(part, arguments) for part in tree)
