@@ -54,12 +54,12 @@ class BoundsFault:
     @property
     def text(self) -> str:
         """The fault in words, without the name of the array."""
-        function, _, what = self.site.partition(": ")
+        function, _, access = self.site.partition(": ")
         if not self.high:
-            return f"{function} accesses null, with an offset of {self.address} bytes ({what})"
+            return f"{function} accesses null, with an offset of {self.address} bytes ({access})"
         return (
             f"{function} accesses {self.size} bytes at offset {self.address - self.low} of an array of "
-            f"{self.high - self.low} bytes ({what})"
+            f"{self.high - self.low} bytes ({access})"
         )
 
 
@@ -68,9 +68,9 @@ _faults: list[BoundsFault] = []
 
 def take_faults(thread: int | None = None) -> list[BoundsFault]:
     """Remove and return the recorded faults of one thread, or of all threads."""
-    found = [fault for fault in _faults if thread in (None, fault.thread)]
-    _faults[:] = [fault for fault in _faults if fault not in found]
-    return found
+    faults = [fault for fault in _faults if thread in (None, fault.thread)]
+    _faults[:] = [fault for fault in _faults if fault not in faults]
+    return faults
 
 
 def note_bounds(address: int, pointer: int, size: int) -> None:
@@ -178,7 +178,9 @@ def _emit_noted(module: Module, name: str, word: int) -> None:
     fn = module.function(name, I64, [PTR, PTR], external=True)
     entry = _entry(fn, fn.parameters[0])
     _lock_up(fn)
-    found = [fn.load(I64, fn.at(entry, I64, number)) for number in (0, 1, word)]
+    fields = [fn.load(I64, fn.at(entry, I64, number)) for number in (0, 1, word)]
     _unlock(fn)
-    same = [number.eq(own.cast("ptrtoint", I64)) for number, own in zip(found, fn.parameters, strict=False)]
-    fn.ret(fn.select(same[0] & same[1], found[2], fn.i64(0)))
+    same = [
+        number.eq(parameter.cast("ptrtoint", I64)) for number, parameter in zip(fields, fn.parameters, strict=False)
+    ]
+    fn.ret(fn.select(same[0] & same[1], fields[2], fn.i64(0)))

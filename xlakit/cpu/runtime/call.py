@@ -75,10 +75,10 @@ def make_caller(
 
 @cache
 def _method() -> _MethodDef:
-    made = _MethodDef(b"executable", runtime().symbols["xlakit_call"], _METH_FASTCALL, None)
+    method = _MethodDef(b"executable", runtime().symbols["xlakit_call"], _METH_FASTCALL, None)
     # Python functions point to it, and may be called while the interpreter finalizes, so it is never freed.
-    ctypes.pythonapi.Py_IncRef(ctypes.py_object(made))
-    return made
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(method))
+    return method
 
 
 def execute(context: Context, arguments: Sequence[Array], results: Sequence[Array]) -> int:

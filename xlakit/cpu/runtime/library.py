@@ -187,12 +187,12 @@ def _cached_or_made() -> bytes:
 def _load() -> Runtime:
     if os.name != "posix":
         raise UnsupportedError(f"the native runtime needs POSIX threads, which {sys.platform} does not have")
-    made = Runtime(_machine_code())
+    loaded = Runtime(_machine_code())
     os.register_at_fork(
-        before=made.before_fork,
-        after_in_parent=made.after_fork_in_parent,
-        after_in_child=made.after_fork_in_child,
+        before=loaded.before_fork,
+        after_in_parent=loaded.after_fork_in_parent,
+        after_in_child=loaded.after_fork_in_child,
     )
-    atexit.register(made.call, "xlakit_pool_stop")
-    atexit.register(made.call, "xlakit_device_threads_stop")
-    return made
+    atexit.register(loaded.call, "xlakit_pool_stop")
+    atexit.register(loaded.call, "xlakit_device_threads_stop")
+    return loaded

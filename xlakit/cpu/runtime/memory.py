@@ -136,12 +136,12 @@ def _emit_give_back(module: Module) -> None:
     """``give_back(ptr block)``: return a block, and all blocks linked behind it, to the system."""
     module.declare("free", VOID, [PTR])
     fn = module.function("give_back", VOID, [PTR], attributes=(NO_INLINE,))
-    held = _CACHE.at(fn, fn.address("cache"), "held")
+    cached_bytes = _CACHE.at(fn, fn.address("cache"), "held")
     with fn.while_(fn.parameters, lambda iteration: iteration.carried[0].ne(fn.null())) as iteration:
         (block,) = iteration.carried
         next_block = _next(fn, block)
         header = _header(fn, block)
-        fn.atomic_update("sub", held, fn.call("bytes_of", I64, _HEADER.load(fn, header, "size_class")))
+        fn.atomic_update("sub", cached_bytes, fn.call("bytes_of", I64, _HEADER.load(fn, header, "size_class")))
         fn.call("free", VOID, fn.load(PTR, _HEADER.at(fn, header, "origin")))
         iteration.next(next_block)
     fn.ret()
@@ -158,18 +158,18 @@ def _emit_evict(module: Module) -> None:
 
     start = (fn.i64(_CLASSES - 1), fn.null())
     with fn.while_(start, lambda iteration: too_many(iteration.carried[0])) as iteration:
-        size_class, taken = iteration.carried
+        size_class, unlinked = iteration.carried
         head = _list(fn, size_class)
         block = fn.load(PTR, head)
 
-        def take(block: Value = block, taken: Value = taken, list_head: Value = head) -> tuple[Value, Value]:
+        def take(block: Value = block, unlinked: Value = unlinked, list_head: Value = head) -> tuple[Value, Value]:
             fn.store(_next(fn, block), list_head)
             _add_cached(fn, -fn.call("bytes_of", I64, size_class))
-            _set_next(fn, block, taken)
+            _set_next(fn, block, unlinked)
             return size_class, block
 
         def pass_on() -> tuple[Value, Value]:
-            return size_class - 1, taken
+            return size_class - 1, unlinked
 
         iteration.next(*fn.if_else(block.ne(fn.null()), take, pass_on))
     fn.ret(iteration.results[1])
@@ -181,9 +181,9 @@ def _emit_trim(module: Module) -> None:
     fn.call("share_free", VOID, thread_state(fn))
     mutex = _CACHE.at(fn, fn.address("cache"), "mutex")
     waiting.lock(fn, mutex)
-    taken = fn.call("evict", PTR, fn.i64(0))
+    evicted = fn.call("evict", PTR, fn.i64(0))
     waiting.unlock(fn, mutex)
-    fn.call("give_back", VOID, taken)
+    fn.call("give_back", VOID, evicted)
     fn.ret()
 
 
@@ -220,12 +220,12 @@ def _emit_release_shared(module: Module) -> None:
     def keep() -> tuple[Value]:
         waiting.lock(fn, mutex)
         # Blocks are evicted before this one is added, so that the block used last stays.
-        taken = fn.call("evict", PTR, limit - bytes)
+        evicted = fn.call("evict", PTR, limit - bytes)
         _set_next(fn, block, fn.load(PTR, head))
         fn.store(block, head)
         _add_cached(fn, bytes)
         waiting.unlock(fn, mutex)
-        return (taken,)
+        return (evicted,)
 
     fn.call("give_back", VOID, *fn.if_else(bytes > limit, give_back, keep))
     fn.ret()
@@ -241,12 +241,12 @@ def _emit_allocate(module: Module) -> None:
         with fn.if_(size_class < SMALL_CLASSES):
             head = fn.at(THREAD.at(fn, state, "free"), PTR, size_class)
             block = fn.load(PTR, head)
-            found = block.ne(fn.null())
-            with fn.if_(found):
+            has_block = block.ne(fn.null())
+            with fn.if_(has_block):
                 fn.store(_next(fn, block), head)
                 left = THREAD.load(fn, state, "cached") - fn.call("bytes_of", I64, size_class)
                 THREAD.store(fn, state, "cached", left)
-            fn.return_if(found, block)
+            fn.return_if(has_block, block)
         fn.ret(fn.call("allocate_shared", PTR, size_class))
 
 
@@ -258,13 +258,13 @@ def _emit_release(module: Module) -> None:
         size_class = _HEADER.load(fn, _header(fn, block), "size_class")
         state = thread_state(fn)
         total = THREAD.load(fn, state, "cached") + fn.call("bytes_of", I64, size_class)
-        stays = (size_class < SMALL_CLASSES) & (total <= _THREAD_LIMIT)
-        with fn.if_(stays):
+        is_cached = (size_class < SMALL_CLASSES) & (total <= _THREAD_LIMIT)
+        with fn.if_(is_cached):
             head = fn.at(THREAD.at(fn, state, "free"), PTR, size_class)
             _set_next(fn, block, fn.load(PTR, head))
             fn.store(block, head)
             THREAD.store(fn, state, "cached", total)
-        fn.return_if(stays)
+        fn.return_if(is_cached)
         fn.call("release_shared", VOID, block, size_class)
         fn.ret()
 

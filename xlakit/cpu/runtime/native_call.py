@@ -97,8 +97,8 @@ def _emit_data_handler(module: Module) -> None:
     _, before, bytes = fn.parameters
     data = fn.call("xlakit_allocate", PTR, bytes)
     fn.return_if(data.eq(fn.null()) | before.eq(fn.null()), data)
-    held = fn.call("block_bytes", I64, before)
-    fn.copy(data, before, fn.select(held < bytes, held, bytes))
+    old_bytes = fn.call("block_bytes", I64, before)
+    fn.copy(data, before, fn.select(old_bytes < bytes, old_bytes, bytes))
     fn.call("xlakit_release", VOID, before)
     fn.ret(data)
 
@@ -138,20 +138,20 @@ def _emit_new_array(module: Module) -> None:
 def _emit_accepts(module: Module) -> None:
     """``accepts(ptr object, ptr record) -> i1``: whether an argument is exactly the expected array."""
     fn = module.function("accepts", I1, [PTR, PTR])
-    given, record = fn.parameters
+    argument, record = fn.parameters
     no = fn.constant(I1, 0)
-    fn.return_if(fn.load(PTR, fn.at(given, I8, numpy_api.TYPE)).ne(_object(fn, "ndarray")), no)
-    dtype, expected = fn.load(PTR, fn.at(given, I8, numpy_api.DTYPE)), fn.load(PTR, ARRAY.at(fn, record, "dtype"))
+    fn.return_if(fn.load(PTR, fn.at(argument, I8, numpy_api.TYPE)).ne(_object(fn, "ndarray")), no)
+    dtype, expected = fn.load(PTR, fn.at(argument, I8, numpy_api.DTYPE)), fn.load(PTR, ARRAY.at(fn, record, "dtype"))
     rank = ARRAY.load(fn, record, "rank")
-    flags = fn.load(I32, fn.at(given, I8, numpy_api.FLAGS))
+    flags = fn.load(I32, fn.at(argument, I8, numpy_api.FLAGS))
     good = numpy_api.CONTIGUOUS | numpy_api.ALIGNED
-    same_rank = fn.load(I32, fn.at(given, I8, numpy_api.RANK)).cast("sext", I64).eq(rank)
+    same_rank = fn.load(I32, fn.at(argument, I8, numpy_api.RANK)).cast("sext", I64).eq(rank)
     fn.return_if(~(dtype.eq(expected) & same_rank & (flags & good).eq(good)), no)
-    dimensions = fn.load(PTR, fn.at(given, I8, numpy_api.DIMENSIONS))
-    wanted = fn.at(record, I8, ARRAY.size)
+    dimensions = fn.load(PTR, fn.at(argument, I8, numpy_api.DIMENSIONS))
+    expected_sizes = fn.at(record, I8, ARRAY.size)
     with fn.loop(0, rank, carried=[fn.constant(I1, 1)]) as iteration:
         size = fn.load(I64, fn.at(dimensions, I64, iteration.index))
-        iteration.next(iteration.carried[0] & size.eq(fn.load(I64, fn.at(wanted, I64, iteration.index))))
+        iteration.next(iteration.carried[0] & size.eq(fn.load(I64, fn.at(expected_sizes, I64, iteration.index))))
     fn.ret(iteration.results[0])
 
 
@@ -166,10 +166,10 @@ def _emit_gather(module: Module) -> None:
     start = (fn.i64(0), fn.at(signature, I8, SIGNATURE.size), fn.constant(I1, 1))
     with fn.while_(start, lambda iteration: (iteration.carried[0] < count) & iteration.carried[2]) as iteration:
         number, record, _ = iteration.carried
-        given = fn.load(PTR, fn.at(objects, PTR, number))
-        accepted = fn.call("accepts", I1, given, record)
+        argument = fn.load(PTR, fn.at(objects, PTR, number))
+        accepted = fn.call("accepts", I1, argument, record)
         with fn.if_(accepted):
-            fn.store(fn.load(PTR, fn.at(given, I8, numpy_api.DATA)), fn.at(table, PTR, number))
+            fn.store(fn.load(PTR, fn.at(argument, I8, numpy_api.DATA)), fn.at(table, PTR, number))
         iteration.next(number + 1, fn.at(record, I8, _record_size(fn, record)), accepted)
     _, record, accepted = iteration.results
     fn.ret(fn.select(accepted, record, fn.null()))
@@ -179,11 +179,11 @@ def _emit_make_tuple(module: Module) -> None:
     """``make_tuple(ptr items, i64 count) -> ptr``: steals the references, unless it gives null."""
     fn = module.function("make_tuple", PTR, [PTR, I64])
     items, count = fn.parameters
-    made = _c(fn, "PyTuple_New", count)
-    fn.return_if(made.eq(fn.null()), made)
+    new_tuple = _c(fn, "PyTuple_New", count)
+    fn.return_if(new_tuple.eq(fn.null()), new_tuple)
     with fn.loop(0, count) as iteration:
-        _c(fn, "PyTuple_SetItem", made, iteration.index, fn.load(PTR, fn.at(items, PTR, iteration.index)))
-    fn.ret(made)
+        _c(fn, "PyTuple_SetItem", new_tuple, iteration.index, fn.load(PTR, fn.at(items, PTR, iteration.index)))
+    fn.ret(new_tuple)
 
 
 def _emit_release_objects(module: Module) -> None:
@@ -215,8 +215,8 @@ def _emit_assemble(module: Module) -> None:
 
         def several() -> tuple[Value, Value, Value]:
             bottom = depth - word
-            made = fn.call("make_tuple", PTR, fn.at(stack, PTR, bottom), word)
-            return made, following, fn.select(made.eq(fn.null()), depth, bottom)
+            new_tuple = fn.call("make_tuple", PTR, fn.at(stack, PTR, bottom), word)
+            return new_tuple, following, fn.select(new_tuple.eq(fn.null()), depth, bottom)
 
         item, following, depth = fn.if_else(word.eq(LEAF), leaf, lambda: fn.if_else(word.eq(NOTHING), nothing, several))
         failed = item.eq(fn.null())
@@ -247,7 +247,7 @@ def _emit_run(module: Module) -> None:
             fn.store(fn.load(PTR, fn.at(array, I8, numpy_api.DATA)), fn.at(results, PTR, number))
         following = fn.at(record, I8, _record_size(fn, record))
         iteration.next(fn.select(failed, number, number + 1), following, failed)
-    made, tree, failed = iteration.results
+    allocated, tree, failed = iteration.results
 
     def execute() -> tuple[Value]:
         context = fn.load(PTR, SIGNATURE.at(fn, signature, "context"))
@@ -260,7 +260,7 @@ def _emit_run(module: Module) -> None:
         return (fn.call("assemble", PTR, tree, length, objects, count, fn.at(objects, PTR, count)),)
 
     def fail() -> tuple[Value, ...]:
-        fn.call("release_objects", VOID, objects, zero, made)
+        fn.call("release_objects", VOID, objects, zero, allocated)
         raised = _c(fn, "PyErr_Occurred").ne(fn.null())
         return fn.if_else(raised, lambda: (fn.null(),), lambda: (fn.call("report", PTR, held, status),))
 

@@ -53,16 +53,16 @@ def _emit_random_state(module: Module) -> None:
     fn = module.function("xlakit_random_state", VOID, [PTR, PTR, I64], external=True)
     context, target, delta = fn.parameters
     random = fn.load(PTR, CONTEXT.at(fn, context, "random"))
-    held = RANDOM.at(fn, random, "held")
+    lock = RANDOM.at(fn, random, "held")
 
-    with fn.while_((), lambda _: fn.atomic_update("xchg", held, fn.i64(1)).ne(0)):
+    with fn.while_((), lambda _: fn.atomic_update("xchg", lock, fn.i64(1)).ne(0)):
         fn.call("sched_yield", I32)
     low, high = (RANDOM.load(fn, random, name) for name in ("low", "high"))
     total = low + delta
     RANDOM.store(fn, random, "low", total)
     # The sign extension of delta to 128 bits.
     RANDOM.store(fn, random, "high", high + delta.integer("ashr", 63) + total.compare("ult", low).cast("zext", I64))
-    fn.atomic_store(fn.i64(0), held)
+    fn.atomic_store(fn.i64(0), lock)
     fn.store(low, target)
     fn.store(high, fn.at(target, I64, 1))
     fn.ret()

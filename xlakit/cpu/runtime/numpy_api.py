@@ -53,11 +53,11 @@ def api_symbols() -> dict[str, int] | None:
     if table is None:
         return None
     try:
-        found = {name: _function(name) for name in _PYTHON_FUNCTIONS}
+        symbols = {name: _function(name) for name in _PYTHON_FUNCTIONS}
     except AttributeError:
         return None
-    found["numpy_new_array"] = _word(table + 8 * _NEW_FROM_DESCR)
-    return found if _fields_hold(table) else None
+    symbols["numpy_new_array"] = _word(table + 8 * _NEW_FROM_DESCR)
+    return symbols if _fields_hold(table) else None
 
 
 def _function(name: str) -> int:
@@ -100,8 +100,8 @@ def data_handler(malloc: int, calloc: int, realloc: int, free: int) -> Any:
     make = prototype(("PyCapsule_New", ctypes.pythonapi))
     capsule: Any = make(ctypes.addressof(handler), ctypes.addressof(name), None)
     # Arrays may outlive all modules.
-    for held in (handler, name, capsule):
-        ctypes.pythonapi.Py_IncRef(ctypes.py_object(held))
+    for reference in (handler, name, capsule):
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(reference))
     return capsule
 
 

@@ -141,9 +141,9 @@ def _emit_spread(module: Module) -> None:
     module.declare("sched_setaffinity", I32, [I32, I64, PTR])
     fn = module.function("claim_processor", I1, [I64])
     (job,) = fn.parameters
-    here = fn.call("sched_getcpu", I32).cast("zext", I64)
-    fn.return_if(here >= _MOST_PROCESSORS, fn.constant(I1, 0))
-    fn.ret(fn.atomic_update("xchg", fn.at(fn.address("claims"), I64, here), job).eq(job))
+    processor = fn.call("sched_getcpu", I32).cast("zext", I64)
+    fn.return_if(processor >= _MOST_PROCESSORS, fn.constant(I1, 0))
+    fn.ret(fn.atomic_update("xchg", fn.at(fn.address("claims"), I64, processor), job).eq(job))
 
     fn = module.function("spread", VOID, [I64], attributes=(NO_INLINE,))
     (job,) = fn.parameters
@@ -155,8 +155,8 @@ def _emit_spread(module: Module) -> None:
         with fn.while_((fn.i64(0), allowed), lambda iteration: iteration.carried[0] < 64) as bit:
             number, free = bit.carried
             claim = fn.at(fn.address("claims"), I64, word.index * 64 + number)
-            taken = fn.atomic_load(I64, claim, "monotonic").eq(job)
-            bit.next(number + 1, fn.select(taken, free & ~(fn.i64(1) << number), free))
+            is_claimed = fn.atomic_load(I64, claim, "monotonic").eq(job)
+            bit.next(number + 1, fn.select(is_claimed, free & ~(fn.i64(1) << number), free))
         fn.store(bit.results[1], fn.at(mask, I64, word.index))
     # If all are taken, the mask is empty; the system refuses it, and the thread stays on its processor.
     fn.call("sched_setaffinity", I32, fn.i32(0), fn.i64(_MASK_BYTES), mask)
@@ -362,26 +362,26 @@ def _emit_parallel(module: Module) -> None:
     pool = fn.address("pool")
     fn.return_if((tasks <= 0) | fn.call("has_stopped", I1))
     grain = fn.select(grain < 1, one, grain)
-    mine = thread_state(fn)
-    wanted = ((tasks + grain - 1) // grain).smin(fn.call("xlakit_thread_count", I64))
-    may_share = (wanted > 1) & THREAD.load(fn, mine, "busy").eq(0)
+    state = thread_state(fn)
+    most_threads = ((tasks + grain - 1) // grain).smin(fn.call("xlakit_thread_count", I64))
+    may_share = (most_threads > 1) & THREAD.load(fn, state, "busy").eq(0)
     owner = _POOL.at(fn, pool, "owner")
     (owned,) = fn.if_else(may_share, lambda: (fn.compare_exchange(owner, zero, one)[1],), lambda: (fn.constant(I1, 0),))
 
     def share() -> tuple[Value]:
-        with fn.if_(_field(fn, "workers") < wanted - 1, likely=False):
-            fn.call("grow", VOID, wanted - 1)
-        participants = wanted.smin(_field(fn, "workers") + 1)
-        THREAD.store(fn, mine, "busy", one)
+        with fn.if_(_field(fn, "workers") < most_threads - 1, likely=False):
+            fn.call("grow", VOID, most_threads - 1)
+        participants = most_threads.smin(_field(fn, "workers") + 1)
+        THREAD.store(fn, state, "busy", one)
         fn.call("run_job", VOID, function, table, tasks, grain, participants)
-        THREAD.store(fn, mine, "busy", zero)
+        THREAD.store(fn, state, "busy", zero)
         fn.atomic_store(zero, owner)
         return (fn.constant(I1, 1),)
 
-    (done,) = fn.if_else(owned, share, lambda: (fn.constant(I1, 0),))
-    with fn.if_(~done):
+    (was_shared,) = fn.if_else(owned, share, lambda: (fn.constant(I1, 0),))
+    with fn.if_(~was_shared):
         # An outer job checks for cancellation itself, and without a program there is nothing to cancel.
-        asks = THREAD.load(fn, mine, "busy").eq(0) & THREAD.load(fn, mine, "running").ne(0)
+        asks = THREAD.load(fn, state, "busy").eq(0) & THREAD.load(fn, state, "running").ne(0)
         whole = ~asks | (tasks <= grain)
         with fn.if_(whole):
             fn.call_pointer(function, VOID, table, zero, tasks)

@@ -43,24 +43,24 @@ def default_threads(processors: int) -> int:
 
 def container_quota(root: Path = Path("/")) -> float | None:
     """The number of processors whose time the control groups of this process allow; None without a limit."""
-    found: list[float] = []
+    quotas: list[float] = []
     for line in _read(root / "proc/self/cgroup").splitlines():
         _, controllers, path = line.split(":", 2) if line.count(":") >= 2 else ("", "-", "/")
         group = path.lstrip("/")
         if controllers == "":
-            found += _quotas(root / "sys/fs/cgroup", group, _quota_of_version_2)
+            quotas += _quotas(root / "sys/fs/cgroup", group, _quota_of_version_2)
         elif "cpu" in controllers.split(","):
             for mounted in (controllers, "cpu"):
-                found += _quotas(root / "sys/fs/cgroup" / mounted, group, _quota_of_version_1)
-    return min(found, default=None)
+                quotas += _quotas(root / "sys/fs/cgroup" / mounted, group, _quota_of_version_1)
+    return min(quotas, default=None)
 
 
 def _quotas(mounted: Path, group: str, quota: Callable[[Path], float | None]) -> list[float]:
     # The limits of outer groups apply as well. Inside of a container the path may be that of the host: then only the
     # outermost directory exists.
     folders = [mounted / group, *(mounted / group).parents] if group else [mounted]
-    inside = [folder for folder in folders if folder == mounted or mounted in folder.parents]
-    return [limit for folder in inside if (limit := quota(folder)) is not None]
+    mounted_folders = [folder for folder in folders if folder == mounted or mounted in folder.parents]
+    return [limit for folder in mounted_folders if (limit := quota(folder)) is not None]
 
 
 def _quota_of_version_2(folder: Path) -> float | None:

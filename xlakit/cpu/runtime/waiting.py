@@ -110,10 +110,10 @@ def deadline_in(fn: Function, nanoseconds: Value) -> Value:
     until = fn.alloca(I64, 2)
     fn.module.declare("clock_gettime", I32, [I32, PTR])
     fn.call("clock_gettime", I32, fn.i32(time.CLOCK_REALTIME), until)
-    rest = fn.at(until, I64, 1)
-    total = fn.load(I64, rest) + nanoseconds
+    nanosecond_field = fn.at(until, I64, 1)
+    total = fn.load(I64, nanosecond_field) + nanoseconds
     fn.store(fn.load(I64, until) + total // 1_000_000_000, until)
-    fn.store(total % 1_000_000_000, rest)
+    fn.store(total % 1_000_000_000, nanosecond_field)
     return until
 
 

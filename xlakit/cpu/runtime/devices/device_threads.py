@@ -106,15 +106,15 @@ def _emit_life(module: Module) -> None:
 
     with fn.while_((fn.constant(I1, 1),), lambda iteration: iteration.carried[0]) as iteration:
         waiting.sleep(fn, _WORKER.at(fn, worker, "parking"), idle)
-        given = fn.load(I64, _WORKER.at(fn, worker, "run"))
+        run = fn.load(I64, _WORKER.at(fn, worker, "run"))
 
-        def work(given: Value = given) -> tuple[Value]:
-            return (fn.call("work_for", I1, given.cast("inttoptr", PTR), worker),)
+        def work(run: Value = run) -> tuple[Value]:
+            return (fn.call("work_for", I1, run.cast("inttoptr", PTR), worker),)
 
         def leave() -> tuple[Value]:
             return (fn.constant(I1, 0),)
 
-        iteration.next(*fn.if_else(given.ne(_END), work, leave))
+        iteration.next(*fn.if_else(run.ne(_END), work, leave))
     fn.call("free", VOID, worker)
     fn.atomic_update("sub", _field(fn, "alive"), fn.i64(1))
     fn.ret(fn.null())
@@ -188,14 +188,14 @@ def _emit_gather(module: Module) -> None:
     count = RUN.load(fn, run, "workers")
     start = (fn.i64(1), fn.constant(I1, 1))
     with fn.while_(start, lambda iteration: (iteration.carried[0] < count) & iteration.carried[1]) as iteration:
-        found = fn.call("take_worker", PTR)
-        (worker,) = fn.if_else(found.ne(fn.null()), lambda: (found,), lambda: (fn.call("make_worker", PTR),))
+        idle = fn.call("take_worker", PTR)
+        (worker,) = fn.if_else(idle.ne(fn.null()), lambda: (idle,), lambda: (fn.call("make_worker", PTR),))
         fn.store(worker, _thread_of(fn, run, iteration.carried[0]))
-        there = worker.ne(fn.null())
-        iteration.next(iteration.carried[0] + there.cast("zext", I64), there)
-    found, enough = iteration.results
+        has_worker = worker.ne(fn.null())
+        iteration.next(iteration.carried[0] + has_worker.cast("zext", I64), has_worker)
+    end, enough = iteration.results
     with fn.if_(~enough):
-        with fn.loop(1, found) as each:
+        with fn.loop(1, end) as each:
             worker = fn.load(PTR, _thread_of(fn, run, each.index))
             with fn.if_(~fn.call("join_idle", I1, worker)):
                 fn.call("give_work", VOID, worker, fn.i64(_END))

@@ -141,15 +141,15 @@ def _free(fn: Function, name: str) -> Value:
 
 
 def _emit_switch(module: Module) -> None:
-    found = machine()
+    architecture = machine()
     fn = module.function("switch_stack", VOID, [PTR, PTR], attributes=(NO_INLINE,))
-    if found is None:
+    if architecture is None:
         # No fiber is ever entered on this machine.
         module.declare("abort", VOID, [])
         fn.call("abort", VOID)
         fn.ret()
     else:
-        fn.is_assembly(_SWITCH[found][0])
+        fn.is_assembly(_SWITCH[architecture][0])
 
 
 def _emit_start(module: Module) -> None:
@@ -164,11 +164,11 @@ def _emit_start(module: Module) -> None:
 
     fn = module.function("start_fiber", VOID, [PTR])
     (fiber,) = fn.parameters
-    found = machine()
-    words, place = (0, 0) if found is None else _SWITCH[found][1:]
+    architecture = machine()
+    words, entry_word = (0, 0) if architecture is None else _SWITCH[architecture][1:]
     stack = fn.at(fiber, I64, -words)
     fn.fill(stack, 0, words * 8)
-    fn.store(fn.address("begin_fiber"), fn.at(stack, I64, place))
+    fn.store(fn.address("begin_fiber"), fn.at(stack, I64, entry_word))
     fn.store(stack, FIBER.at(fn, fiber, "stack"))
     for name in ("running", "state", "answer"):
         FIBER.store(fn, fiber, name, fn.i64(0))

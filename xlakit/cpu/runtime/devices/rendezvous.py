@@ -203,13 +203,13 @@ def _emit_close(module: Module) -> None:
 
         def busy(slot: Value = slot, claimed: Value = claimed) -> Value:
             """Abandon the slot; gives whether a device computes in it, so that the caller must wait."""
-            found = fn.atomic_load(I64, claimed, "seq_cst")
-            free = found.eq(_get(fn, SLOT, slot, "completed"))
+            claim = fn.atomic_load(I64, claimed, "seq_cst")
+            free = claim.eq(_get(fn, SLOT, slot, "completed"))
 
             def kill() -> tuple[Value]:
-                return (~fn.compare_exchange(claimed, found, fn.i64(NEVER))[1],)
+                return (~fn.compare_exchange(claimed, claim, fn.i64(NEVER))[1],)
 
-            return fn.if_else(free, kill, lambda: (found.ne(NEVER),))[0]
+            return fn.if_else(free, kill, lambda: (claim.ne(NEVER),))[0]
 
         with fn.while_((), lambda _, busy=busy: busy()):
             fn.call("sched_yield", I32)
@@ -222,9 +222,9 @@ def _emit_wake_members(module: Module) -> None:
     fn = module.function("wake_members", VOID, [PTR, PTR])
     run, site = fn.parameters
     members = fn.at(site, I64, SITE.load(fn, site, "members") >> 3)
-    own = SITE.load(fn, site, "index")
+    caller = SITE.load(fn, site, "index")
     with fn.loop(0, SITE.load(fn, site, "count")) as each:
-        with fn.if_(each.index.ne(own)):
+        with fn.if_(each.index.ne(caller)):
             device = fn.load(I64, fn.at(members, I64, each.index))
             waiting.wake(fn, parking_slot_at(fn, run, worker_of(fn, run, device)))
     fn.ret()

@@ -87,8 +87,8 @@ def _emit_lists(module: Module) -> None:
 
 
 def _hold(fn: Function, replicas: Value) -> None:
-    held = REPLICAS.at(fn, replicas, "held")
-    with fn.while_((), lambda _: fn.atomic_update("xchg", held, fn.i64(1)).ne(0)):
+    lock = REPLICAS.at(fn, replicas, "held")
+    with fn.while_((), lambda _: fn.atomic_update("xchg", lock, fn.i64(1)).ne(0)):
         fn.call("sched_yield", I32)
 
 
@@ -202,17 +202,17 @@ def _emit_finish(module: Module) -> None:
     with fn.if_(RUN.load(fn, run, "detached").ne(0)):
         fn.ret(fn.call("finish_detached", I64, run))
     is_watched = RUN.load(fn, run, "watched").ne(0)
-    own = fn.call("notify_python", I64, run, fn.i64(0), fn.i64(FINISH), status)
+    python_status = fn.call("notify_python", I64, run, fn.i64(0), fn.i64(FINISH), status)
     with fn.if_(~is_watched):
         fn.call("xlakit_release", VOID, run)
-    fn.ret(fn.select(status.eq(Status.DONE), own, status))
+    fn.ret(fn.select(status.eq(Status.DONE), python_status, status))
 
 
 def _emit_execute(module: Module) -> None:
     fn = module.function("xlakit_execute_replicas", I64, [PTR, PTR, PTR], external=True)
     replicas, arguments, results = fn.parameters
-    found = fn.call("take_run", PTR, replicas)
-    (run,) = fn.if_else(found.ne(fn.null()), lambda: (found,), lambda: (fn.call("make_run", PTR, replicas),))
+    free_run = fn.call("take_run", PTR, replicas)
+    (run,) = fn.if_else(free_run.ne(fn.null()), lambda: (free_run,), lambda: (fn.call("make_run", PTR, replicas),))
     fn.return_if(run.eq(fn.null()), fn.i64(Status.OUT_OF_MEMORY))
     fn.call("prepare_run", VOID, replicas, run, arguments, results)
     workers = fn.call("workers_for", I64, replicas)

@@ -177,9 +177,9 @@ def _emit_fibers_of(module: Module) -> None:
             FIBER.store(fn, fiber, "ordinal", device)
             fn.call("start_fiber", VOID, fiber)
         iteration.next(fn.select(is_there, device + 1, device), is_there)
-    found, enough = iteration.results
+    end, enough = iteration.results
     with fn.if_(~enough, likely=False):
-        fn.call("give_fibers", VOID, run, first, found)
+        fn.call("give_fibers", VOID, run, first, end)
     fn.ret(enough)
 
 
