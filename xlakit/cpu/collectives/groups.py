@@ -35,19 +35,19 @@ def groups_of(op: Collective | Permuting, grid: Grid) -> tuple[Group, ...]:
     """
     if isinstance(op, Permuting):
         return _permuting(op, grid)
-    found = [Group(members, (0,) * len(members)) for members in _partition(op, grid)]
-    taken = {device for group in found for device in group.members}
+    groups = [Group(members, (0,) * len(members)) for members in _partition(op, grid)]
+    covered = {device for group in groups for device in group.members}
     for device in range(grid.num_devices):
-        if device not in taken:
+        if device not in covered:
             if not isinstance(op, CollectiveBroadcast):
                 raise DeclinedError("a device is in no replica group")
-            found.append(Group((device,), (-1,)))
-    return tuple(found)
+            groups.append(Group((device,), (-1,)))
+    return tuple(groups)
 
 
 def _partition(op: Collective, grid: Grid) -> list[tuple[int, ...]]:
     seen: set[int] = set()
-    found: list[tuple[int, ...]] = []
+    groups: list[tuple[int, ...]] = []
     for device in range(grid.num_devices):
         if device in seen:
             continue
@@ -55,14 +55,14 @@ def _partition(op: Collective, grid: Grid) -> list[tuple[int, ...]]:
             device, op.replica_groups, has_channel=op.channel_id is not None, use_global_device_ids=op.global_ids
         )
         if members:
-            found.append(tuple(members))
+            groups.append(tuple(members))
             seen.update(members)
-    return found
+    return groups
 
 
 def _permuting(op: Permuting, grid: Grid) -> tuple[Group, ...]:
     """The connected components of the send relation: a device waits only for devices that it exchanges data with."""
-    found: list[Group] = []
+    groups: list[Group] = []
     for device in range(grid.num_devices):
         peers, own = grid.peers(device, by_partition=op.channel_id is not None)
         if own:
@@ -72,8 +72,8 @@ def _permuting(op: Permuting, grid: Grid) -> tuple[Group, ...]:
         for ids in _connected(range(len(peers)), op.source_target_pairs):
             indices = {number: index for index, number in enumerate(ids)}
             sources = tuple(indices[source_of[i]] if i in source_of else -1 for i in ids)
-            found.append(Group(tuple(peers[i] for i in ids), sources))
-    return tuple(found)
+            groups.append(Group(tuple(peers[i] for i in ids), sources))
+    return tuple(groups)
 
 
 def _connected(numbers: Sequence[int], pairs: Sequence[tuple[int, int]]) -> list[list[int]]:
@@ -88,10 +88,10 @@ def _connected(numbers: Sequence[int], pairs: Sequence[tuple[int, int]]) -> list
     for a, b in pairs:
         low, high = sorted((root(a), root(b)))
         parent[high] = low
-    found: dict[int, list[int]] = {}
+    components: dict[int, list[int]] = {}
     for number in numbers:
-        found.setdefault(root(number), []).append(number)
-    return list(found.values())
+        components.setdefault(root(number), []).append(number)
+    return list(components.values())
 
 
 class Sites:
@@ -109,14 +109,14 @@ class Sites:
 
         Raises DeclinedError if two of them have different groups.
         """
-        found = self._known.get(key)
-        if found is None:
-            found = self._known[key] = tuple(groups), self._table(groups)
-        elif [g.members for g in found[0]] != [g.members for g in groups]:
+        site = self._known.get(key)
+        if site is None:
+            site = self._known[key] = tuple(groups), self._table(groups)
+        elif [g.members for g in site[0]] != [g.members for g in groups]:
             raise DeclinedError("collectives on one channel have different groups")
-        elif found[0] != tuple(groups):
+        elif site[0] != tuple(groups):
             raise DeclinedError("collectives on one channel send to different devices")
-        return found[1]
+        return site[1]
 
     def _table(self, groups: Sequence[Group]) -> str:
         records: list[list[int]] = [[] for _ in range(self._devices)]
@@ -126,8 +126,8 @@ class Sites:
             begin = self._devices * SITE.size + 8 * len(lists)
             for index, device in enumerate(group.members):
                 # The offset of the list of members, relative to the device's record.
-                own = device * SITE.size
-                records[device] = [slot, index, len(group.members), begin - own, group.sources[index]]
+                record_offset = device * SITE.size
+                records[device] = [slot, index, len(group.members), begin - record_offset, group.sources[index]]
             lists.extend(group.members)
         words = [word for record in records for word in record] + lists
         data = bytes((ctypes.c_int64 * len(words))(*words))

@@ -139,8 +139,8 @@ def ragged_all_to_all(module: Module, name: str, shapes: Sequence[Shape], count:
 
                 start, size, offset = (number(sender, t, receiver) for t in (_STARTS, _SIZES, _TARGETS))
                 expected = number(receiver, _RECEIVED, sender)
-                inside = _within(start, size, source.dimensions[0]) & _within(offset, size, target.dimensions[0])
-                fits = inside & size.eq(expected)
+                is_inside = _within(start, size, source.dimensions[0]) & _within(offset, size, target.dimensions[0])
+                fits = is_inside & size.eq(expected)
                 with fn.if_(fits):
                     fn.copy(fn.at(result, I8, offset * row), fn.at(origin, I8, start * row), size * row)
                 with fn.if_(~fits):

@@ -39,11 +39,11 @@ class Combining:
     @staticmethod
     def of(computation: Computation, kind: PrimitiveType) -> Combining:
         """The combination for arrays of an element type; raises DeclinedError or UnsupportedError."""
-        found = combiner_of(computation, kind)
-        working = found.root.shape.element_type
-        if any(p.shape.element_type is not working for p in found.parameters):
-            raise DeclinedError(f"{found.name} gives another type than it takes")
-        return Combining(kind, working, found)
+        combiner = combiner_of(computation, kind)
+        working = combiner.root.shape.element_type
+        if any(p.shape.element_type is not working for p in combiner.parameters):
+            raise DeclinedError(f"{combiner.name} gives another type than it takes")
+        return Combining(kind, working, combiner)
 
     @property
     def bytes(self) -> int:
@@ -56,8 +56,8 @@ class Combining:
 
     def combined(self, emitter: Emitter, total: Scalar, value: Scalar) -> Scalar:
         """Combine a value with the total so far."""
-        (found,) = emitter.called(self.computation, [total, value])
-        return found
+        (result,) = emitter.called(self.computation, [total, value])
+        return result
 
     def store(self, fn: Function, total: Scalar, array: Value, index: Value) -> None:
         """Convert a total to the element type, and store it."""
@@ -137,35 +137,35 @@ def _operands(computation: Computation, shapes: Sequence[Shape]) -> Iterator[_Op
 def _flat(module: Module, name: str, operand: _Operand, count: int | None, *, only_first: bool = False) -> Phase:
     """The kernel that combines an operand of all members in tiles, and gives the result to all or only to the first."""
     combining, elements = operand.combining, operand.shape.num_elements
-    tile = combining.tile
+    tile_size = combining.tile
 
     def body(members: Members, task: Value) -> None:
-        begin = task * tile
-        end = (begin + tile).smin(elements)
+        begin = task * tile_size
+        end = (begin + tile_size).smin(elements)
         targets = 1 if only_first else members.count
-        made = Tile(combining, operand.number, operand.result, begin, end, targets)
-        _combine(members, made)
+        tile = Tile(combining, operand.number, operand.result, begin, end, targets)
+        _combine(members, tile)
         if only_first:
-            _clear(members, made)
+            _clear(members, tile)
 
     cost = elements * combining.bytes * cost_model().moved_byte() * 2 * (count or 4)
-    return tile_kernel(module, name, -(-elements // tile), cost, count, body)
+    return tile_kernel(module, name, -(-elements // tile_size), cost, count, body)
 
 
 def _blocks(module: Module, name: str, operand: _Operand, dimension: int, count: int) -> Phase:
     """The kernel of a reduce-scatter: an operand's row is ``count`` rows of the result, one for each member."""
     combining, sizes = operand.combining, operand.shape.dimensions
     rows, length = math.prod(sizes[:dimension]), math.prod(sizes[dimension:]) // count
-    tile = combining.tile
-    pieces = max(1, -(-length // tile))
+    tile_size = combining.tile
+    pieces = max(1, -(-length // tile_size))
 
     def body(members: Members, task: Value) -> None:
         piece, rest = task.integer("urem", pieces), task.integer("udiv", pieces)
         row, member = rest.integer("urem", max(1, rows)), rest.integer("udiv", max(1, rows))
-        begin = piece * tile
-        end = (begin + tile).smin(length)
+        begin = piece * tile_size
+        end = (begin + tile_size).smin(length)
         origin, target = (row * count + member) * length, row * length
-        made = Tile(
+        tile = Tile(
             combining,
             operand.number,
             members.array(member, operand.result),
@@ -174,7 +174,7 @@ def _blocks(module: Module, name: str, operand: _Operand, dimension: int, count:
             origin=lambda i: i + origin,
             target=lambda i: i + target,
         )
-        _combine(members, made)
+        _combine(members, tile)
 
     tasks = rows * pieces * count if rows * length else 0
     cost = rows * length * combining.bytes * count * cost_model().moved_byte() * 1.5
@@ -219,8 +219,8 @@ def _in_buffer(members: Members, tile: Tile) -> None:
     first = members.array(0, tile.operand)
     with fn.loop(tile.begin, tile.end, independent=True) as loop, emitter.scope():
         raw.store(fn, combining.load(fn, first, tile.origin(loop.index)), buffer, loop.index - tile.begin)
-    with fn.loop(1, members.count) as others:
-        array = members.array(others.index, tile.operand)
+    with fn.loop(1, members.count) as member:
+        array = members.array(member.index, tile.operand)
         with fn.loop(tile.begin, tile.end, independent=True) as loop, emitter.scope():
             total = raw.load(fn, buffer, loop.index - tile.begin)
             value = combining.load(fn, array, tile.origin(loop.index))

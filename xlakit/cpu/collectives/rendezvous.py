@@ -80,14 +80,14 @@ class RendezvousTable:
         try:
             if len({fingerprint(i) for i in alike}) > 1:
                 raise DeclinedError("collectives of different constants on one channel")
-            made = {i: self._make(i, is_shared=len(alike) > 1) for i in alike}
+            compiled = {i: self._make(i, is_shared=len(alike) > 1) for i in alike}
         except (DeclinedError, UnsupportedError, ExecutionError):
             # The interpreter raises the error when the program reaches the instruction. Functions begun for it are
             # removed.
             for name in set(self._code.functions).difference(before):
                 del self._code.functions[name]
-            made = dict.fromkeys(alike)
-        self._made.update(made)
+            compiled = dict.fromkeys(alike)
+        self._made.update(compiled)
 
     def _make(self, instruction: Instruction, *, is_shared: bool) -> Rendezvous:
         """The rendezvous of a collective; collectives with the same fingerprint and group size share a kernel."""

@@ -88,8 +88,8 @@ class Tiles:
         if self._parts > 1:
             row = tile.integer("udiv", self._parts)
             begin = tile.integer("urem", self._parts) * TILE_BYTES
-            rest = fn.i64(self.bytes) - begin
-            return TileBounds(row, row + 1, begin, fn.select(rest < TILE_BYTES, rest, fn.i64(TILE_BYTES)))
+            remaining = fn.i64(self.bytes) - begin
+            return TileBounds(row, row + 1, begin, fn.select(remaining < TILE_BYTES, remaining, fn.i64(TILE_BYTES)))
         first = tile * self._height
         last = first + self._height
         return TileBounds(first, fn.select(last < self.rows, last, fn.i64(self.rows)), fn.i64(0), self.bytes)
