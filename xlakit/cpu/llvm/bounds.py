@@ -28,6 +28,6 @@ def within(fn: Function, pointer: Value, size: int) -> Value:
     """
     if not options.current().sanitize:
         return pointer
-    made = fn.emit(PTR, f"{ADDRESS} {I8.name}, ptr {pointer.text}, i64 0")
-    fn.comment(f"within {made.text} {size}")
-    return made
+    address = fn.emit(PTR, f"{ADDRESS} {I8.name}, ptr {pointer.text}, i64 0")
+    fn.comment(f"within {address.text} {size}")
+    return address

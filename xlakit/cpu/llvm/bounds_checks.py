@@ -60,13 +60,13 @@ _NAMED = re.compile(r"ptr @([\w.$-]+)")
 
 def fixed_functions(functions: Mapping[str, Function], phases: Iterable[str]) -> frozenset[str]:
     """The functions that are called from outside the module: those of ``phases``, and those passed to the runtime."""
-    found = {name for name, function in functions.items() if not function.linkage} | set(phases)
+    names = {name for name, function in functions.items() if not function.linkage} | set(phases)
     for function in functions.values():
         for line in function.text().splitlines():
             call = _CALL.match(line.strip().partition(" = ")[2] or line.strip())
             if call is not None and call[2].startswith("@xlakit_") and call[2][1:] not in functions:
-                found.update(name for name in _NAMED.findall(call[3]) if name in functions)
-    return frozenset(found)
+                names.update(name for name in _NAMED.findall(call[3]) if name in functions)
+    return frozenset(names)
 
 
 class BoundsChecks:
@@ -87,15 +87,15 @@ class BoundsChecks:
 
     def checked(self, text: str) -> str:
         """The text of a module, or of a part of one, with a check before each access."""
-        sizes = {found[1]: int(found[2]) for line in text.splitlines() if (found := _GLOBAL.match(line))}
+        sizes = {match[1]: int(match[2]) for line in text.splitlines() if (match := _GLOBAL.match(line))}
         lines: list[str] = []
         body: _Body | None = None
         sites: dict[str, str] = {}
-        given: list[str] = []
+        parameters: list[str] = []
         for line in text.splitlines():
             if (begin := _DEFINE.match(line)) is not None:
-                body, given = _Body(self, begin[2], sizes, sites), _parts(begin[3])
-                lines.append(f"define {begin[1]}@{begin[2]}({body.parameters(given)}) {begin[4]}")
+                body, parameters = _Body(self, begin[2], sizes, sites), _parts(begin[3])
+                lines.append(f"define {begin[1]}@{begin[2]}({body.parameters(parameters)}) {begin[4]}")
             elif body is not None and line == "}":
                 lines += [*body.written(), line]
                 body = None
@@ -126,39 +126,39 @@ class _Body:
         self._written: list[str] = []
         self._count = 0
 
-    def parameters(self, given: Sequence[str]) -> str:
+    def parameters(self, parameters: Sequence[str]) -> str:
         """The parameters, followed by the bounds of the pointers among them."""
-        given = [parameter.replace(f" {NO_ALIAS}", "") for parameter in given]
+        parameters = [parameter.replace(f" {NO_ALIAS}", "") for parameter in parameters]
         if not self._checks.carries(self._name):
-            return ", ".join(given)
-        pointers = [parameter.split()[-1] for parameter in given if parameter.startswith("ptr ")]
+            return ", ".join(parameters)
+        pointers = [parameter.split()[-1] for parameter in parameters if parameter.startswith("ptr ")]
         self._own.update(pointers)
-        return ", ".join([*given, *(f"i64 {p}.low, i64 {p}.high" for p in pointers)])
+        return ", ".join([*parameters, *(f"i64 {p}.low, i64 {p}.high" for p in pointers)])
 
     def written(self) -> list[str]:
         """The lines of the body with the checks."""
-        said = {found[1]: int(found[2]) for line in self.lines if (found := _WITHIN.match(line))}
+        extents = {match[1]: int(match[2]) for line in self.lines if (match := _WITHIN.match(line))}
         for line in self.lines:
-            found = _ASSIGNED.match(line)
-            if found is not None:
-                self._look_at(found[1], found[2], said)
+            match = _ASSIGNED.match(line)
+            if match is not None:
+                self._look_at(match[1], match[2], extents)
         for line in self.lines:
-            found = _ASSIGNED.match(line)
-            name, text = (found[1], found[2]) if found is not None else ("", line[2:] if line[:2] == "  " else "")
+            match = _ASSIGNED.match(line)
+            name, text = (match[1], match[2]) if match is not None else ("", line[2:] if line[:2] == "  " else "")
             if not text or text.startswith(";"):
                 self._written.append(line)
                 continue
             self._instruction(name, text)
-            if name in said:
-                self._bound(name, str(said[name]))
+            if name in extents:
+                self._bound(name, str(extents[name]))
         return self._written
 
     # -- bounds ----------------------------------------------------------------------------------
 
-    def _look_at(self, name: str, text: str, said: Mapping[str, int]) -> None:
+    def _look_at(self, name: str, text: str, extents: Mapping[str, int]) -> None:
         """Record the origin of a value, if it is a pointer."""
         address = _ADDRESS.match(text)
-        if name in said:
+        if name in extents:
             self._own.add(name)
         elif address is not None:
             self._begins[name] = address[1]
@@ -196,9 +196,9 @@ class _Body:
         elif opcode == "store":
             self._store(text)
         elif opcode in ("atomicrmw", "cmpxchg"):
-            found = self._matched(_UPDATE, text)
-            checked = self._check(found[1], _bytes(found[2]), f"{opcode} {found[2]}")
-            self._write(name, text.replace(f"ptr {found[1]},", f"ptr {checked},", 1))
+            match = self._matched(_UPDATE, text)
+            checked = self._check(match[1], _bytes(match[2]), f"{opcode} {match[2]}")
+            self._write(name, text.replace(f"ptr {match[1]},", f"ptr {checked},", 1))
         elif opcode == "call":
             self._call(name, text)
         elif name in self._own and opcode in ("phi", "select", "alloca"):
@@ -213,8 +213,8 @@ class _Body:
     def _made(self, name: str, text: str) -> None:
         """Define the bounds of a phi, a select or an alloca."""
         if text.startswith("alloca "):
-            found = self._matched(_MEMORY, text)
-            self._bound(name, str(_bytes(found[1]) * int(found[2])))
+            match = self._matched(_MEMORY, text)
+            self._bound(name, str(_bytes(match[1]) * int(match[2])))
             return
         choice = _CHOICE.match(text)
         for side, which in enumerate(("low", "high")):
@@ -227,61 +227,61 @@ class _Body:
                 self._write(f"{name}.{which}", f"phi i64 {', '.join(ways)}")
 
     def _load(self, name: str, text: str) -> None:
-        found = self._matched(_LOAD, text)
-        checked = self._check(found[2], _bytes(found[1]), f"load {found[1]}")
-        self._write(name, text.replace(f"ptr {found[2]}{found[3]}", f"ptr {checked}{found[3]}"))
-        if found[1] == "ptr":
+        match = self._matched(_LOAD, text)
+        checked = self._check(match[2], _bytes(match[1]), f"load {match[1]}")
+        self._write(name, text.replace(f"ptr {match[2]}{match[3]}", f"ptr {checked}{match[3]}"))
+        if match[1] == "ptr":
             for which, function in (("low", LOW), ("high", HIGH)):
                 self._write(f"{name}.{which}", f"call i64 @{function}(ptr {checked}, ptr {name})")
 
     def _store(self, text: str) -> None:
-        found = self._matched(_STORE, text)
-        kind = _type_of(found[1])
-        checked = self._check(found[2], _bytes(kind), f"store {kind}")
-        self._write("", text.replace(f"ptr {found[2]}{found[3]}", f"ptr {checked}{found[3]}"))
+        match = self._matched(_STORE, text)
+        kind = _type_of(match[1])
+        checked = self._check(match[2], _bytes(kind), f"store {kind}")
+        self._write("", text.replace(f"ptr {match[2]}{match[3]}", f"ptr {checked}{match[3]}"))
         if kind == "ptr":
-            pointer = found[1].split()[-1]
+            pointer = match[1].split()[-1]
             low, high = self._bounds(pointer)
             self._write("", f"call void @{NOTE}(ptr {checked}, ptr {pointer}, i64 {low}, i64 {high})")
 
     def _call(self, name: str, text: str) -> None:
-        found = self._matched(_CALL, text)
-        callee, given = found[2], _parts(found[3])
-        pointers = [argument.split()[-1] for argument in given if argument.startswith("ptr ")]
+        match = self._matched(_CALL, text)
+        callee, arguments = match[2], _parts(match[3])
+        pointers = [argument.split()[-1] for argument in arguments if argument.startswith("ptr ")]
         if callee.startswith("@llvm."):
             if pointers and not callee.startswith("@llvm.prefetch"):
-                given = self._moved(callee, given)
+                arguments = self._moved(callee, arguments)
         elif callee.startswith("%") or self._checks.carries(callee[1:]):
             for low, high in map(self._bounds, pointers):
-                given += [f"i64 {low}", f"i64 {high}"]
-        self._write(name, f"call {found[1]}{callee}({', '.join(given)}){found[4]}")
+                arguments += [f"i64 {low}", f"i64 {high}"]
+        self._write(name, f"call {match[1]}{callee}({', '.join(arguments)}){match[4]}")
         if callee == f"@{_GIVES_MEMORY}":
-            self._bound(name, given[0].split()[-1])
+            self._bound(name, arguments[0].split()[-1])
 
-    def _moved(self, callee: str, given: list[str]) -> list[str]:
+    def _moved(self, callee: str, arguments: list[str]) -> list[str]:
         """The arguments of a copy or a fill, whose count becomes 0 if one side leaves its object."""
         if not callee.startswith(("@llvm.memcpy.", "@llvm.memmove.", "@llvm.memset.")):
             raise InternalError(f"no bounds check is known for {callee}, which {self._name} calls")
-        count = given[2].split()[-1]
-        what = callee.split(".")[1]
-        for side in (0,) if what == "memset" else (0, 1):
-            pointer = given[side].split()[-1]
-            checked = self._check(pointer, count, f"{what} {'to' if side == 0 else 'from'}")
+        count = arguments[2].split()[-1]
+        operation = callee.split(".")[1]
+        for side in (0,) if operation == "memset" else (0, 1):
+            pointer = arguments[side].split()[-1]
+            checked = self._check(pointer, count, f"{operation} {'to' if side == 0 else 'from'}")
             if checked == pointer:
                 continue
             is_there, some = self._new(), self._new()
             self._write(is_there, f"icmp eq ptr {checked}, {pointer}")
             self._write(some, f"select i1 {is_there}, i64 {count}, i64 0")
-            given[side], count = f"ptr {checked}", some
-        return [*given[:2], f"i64 {count}", *given[3:]]
+            arguments[side], count = f"ptr {checked}", some
+        return [*arguments[:2], f"i64 {count}", *arguments[3:]]
 
-    def _check(self, pointer: str, size: int | str, what: str) -> str:
+    def _check(self, pointer: str, size: int | str, access: str) -> str:
         """Check an access of ``size`` bytes; gives the pointer to use in place of ``pointer``."""
         bounds = self._bounds(pointer)
         checked = self._new()
-        site = self._sites.setdefault(f"{self._name}: {what}", f"bounds.site.{len(self._sites)}")
-        given = f"ptr {pointer}, i64 {bounds[0]}, i64 {bounds[1]}, i64 {size}, ptr @{site}"
-        self._write(checked, f"call ptr @{CHECK}({given})")
+        site = self._sites.setdefault(f"{self._name}: {access}", f"bounds.site.{len(self._sites)}")
+        arguments = f"ptr {pointer}, i64 {bounds[0]}, i64 {bounds[1]}, i64 {size}, ptr @{site}"
+        self._write(checked, f"call ptr @{CHECK}({arguments})")
         return checked
 
     def _new(self) -> str:
@@ -289,23 +289,23 @@ class _Body:
         return f"%bounds.{self._count}"
 
     def _matched(self, form: re.Pattern[str], text: str) -> re.Match[str]:
-        found = form.match(text)
-        if found is None:
+        match = form.match(text)
+        if match is None:
             raise InternalError(f"no bounds check is known for what {self._name} does: {text}")
-        return found
+        return match
 
 
 def _parts(text: str) -> list[str]:
     """The parts of a list at its commas, except those inside of brackets."""
-    found: list[str] = []
+    parts: list[str] = []
     depth, begin = 0, 0
     for index, letter in enumerate(text):
         depth += (letter in "<[({") - (letter in ">])}")
         if letter == "," and not depth:
-            found.append(text[begin:index].strip())
+            parts.append(text[begin:index].strip())
             begin = index + 1
     last = text[begin:].strip()
-    return [*found, last] if last else found
+    return [*parts, last] if last else parts
 
 
 def _type_of(operand: str) -> str:

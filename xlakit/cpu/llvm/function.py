@@ -164,8 +164,8 @@ class Function:
         self._lines.append(
             f"  {pair} = cmpxchg ptr {pointer.text}, {kind} {expected.text}, {kind} {value.text} seq_cst seq_cst"
         )
-        found = self.emit(value.type, f"extractvalue {{ {kind}, i1 }} {pair}, 0")
-        return found, self.emit(I1, f"extractvalue {{ {kind}, i1 }} {pair}, 1")
+        old = self.emit(value.type, f"extractvalue {{ {kind}, i1 }} {pair}, 0")
+        return old, self.emit(I1, f"extractvalue {{ {kind}, i1 }} {pair}, 1")
 
     def pause(self) -> None:
         """Hint to the processor that the loop spins until another thread writes."""
@@ -190,8 +190,8 @@ class Function:
             raise InternalError(f"{name} is called as another function of this name")
         if known is not None and known.has_memory and self._access_group:
             raise InternalError(f"iterations of an independent loop of {self.name} would share the memory of {name}")
-        given = ", ".join(f"{a.type.name} {a.text}" for a in arguments)
-        text = f"call{self.flags(result)} {result.name} @{name}({given}){attributes}"
+        operands = ", ".join(f"{a.type.name} {a.text}" for a in arguments)
+        text = f"call{self.flags(result)} {result.name} @{name}({operands}){attributes}"
         if not name.startswith("llvm."):
             # If the callee is inlined here, its accesses become part of the loop, so the call has the loop's group.
             text += self._access_group
@@ -199,8 +199,8 @@ class Function:
 
     def call_pointer(self, pointer: Value, result: Type, *arguments: Value) -> Value:
         """Call through a pointer."""
-        given = ", ".join(f"{a.type.name} {a.text}" for a in arguments)
-        return self._emit_call(result, f"call {result.name} {pointer.text}({given})")
+        operands = ", ".join(f"{a.type.name} {a.text}" for a in arguments)
+        return self._emit_call(result, f"call {result.name} {pointer.text}({operands})")
 
     def _emit_call(self, result: Type, text: str) -> Value:
         if result is not VOID:
@@ -227,8 +227,8 @@ class Function:
             return yes
         if condition.constant is not None:
             return yes if condition.constant else no
-        where = f"{condition.type.name} {condition.text}"
-        return self.emit(yes.type, f"select {where}, {yes.type.name} {yes.text}, {no.type.name} {no.text}")
+        selector = f"{condition.type.name} {condition.text}"
+        return self.emit(yes.type, f"select {selector}, {yes.type.name} {yes.text}, {no.type.name} {no.text}")
 
     def if_else(
         self,
@@ -301,14 +301,14 @@ class Function:
         self._lines.append("")
         index = self._name(first.type)
         values = [self._name(v.type) for v in carried]
-        made = Loop(index, values)
+        loop = Loop(index, values)
         outer = self._access_group
         group = ""
         if independent:
             self.has_independent_loops = True
             group = self.module.access_group()
             self._access_group = promises.in_group(group)
-        yield made
+        yield loop
         self._access_group = outer
         self._jump(latch)
         self._start(latch)
@@ -324,11 +324,11 @@ class Function:
         def met(a: Value, b: Value) -> str:
             return f"phi {a.type.name} [ {a.text}, %{before} ], [ {b.text}, %{latch} ]"
 
-        phis = [(index, first, next_index), *zip(values, carried, made.next_values, strict=True)]
+        phis = [(index, first, next_index), *zip(values, carried, loop.next_values, strict=True)]
         self._lines[phi_line] = "\n".join(f"  {v.text} = {met(a, b)}" for v, a, b in phis)
         self._start(exit)
-        pairs = zip(carried, made.next_values, strict=True)
-        made.results = tuple(self.emit(a.type, met(a, b)) for a, b in pairs) if guarded else made.next_values
+        pairs = zip(carried, loop.next_values, strict=True)
+        loop.results = tuple(self.emit(a.type, met(a, b)) for a, b in pairs) if guarded else loop.next_values
 
     def _loop_metadata(self, properties: list[str], group: str, first: Value, last: Value) -> str:
         """The ``!llvm.loop`` suffix of a back edge; ``group`` is the access group of an independent loop, or ""."""
@@ -359,19 +359,19 @@ class Function:
         phi_line = len(self._lines)
         self._lines.append("")
         values = [self._name(v.type) for v in carried]
-        made = Loop(self.i64(0), values)
-        go = condition(made)
+        loop = Loop(self.i64(0), values)
+        go = condition(loop)
         self.emit_void(f"br i1 {go.text}, label %{body}, label %{exit}")
         self._start(body)
-        yield made
+        yield loop
         last = self._label
         self._jump(header)
         self._lines[phi_line] = "\n".join(
             f"  {v.text} = phi {v.type.name} [ {a.text}, %{before} ], [ {b.text}, %{last} ]"
-            for v, a, b in zip(values, carried, made.next_values, strict=True)
+            for v, a, b in zip(values, carried, loop.next_values, strict=True)
         )
         self._start(exit)
-        made.results = tuple(values)
+        loop.results = tuple(values)
 
     # -- ends ------------------------------------------------------------------------------------
 
@@ -422,8 +422,8 @@ class Function:
             f"{p.type.name} {promises.NO_ALIAS + ' ' if n in self._unaliased else ''}{p.text}"
             for n, p in enumerate(self.parameters)
         )
-        own = [promises.ASSEMBLY] if self._is_assembly else []
-        attributes = " ".join([promises.NO_UNWIND, *own, *promises.checked_attributes(self.attributes)])
+        assembly = [promises.ASSEMBLY] if self._is_assembly else []
+        attributes = " ".join([promises.NO_UNWIND, *assembly, *promises.checked_attributes(self.attributes)])
         lines = "\n".join([*self._entry, *self._lines])
         return (
             f"define {self.linkage}{self.result.name} @{self.name}({parameters}) {attributes} {{\nentry:\n{lines}\n}}\n"

@@ -54,12 +54,12 @@ class Library:
 
 def _mapped(name: str, data: bytes, functions: Sequence[str], symbols: Mapping[str, int]) -> MappedImage:
     def address_of(symbol: str) -> int:
-        found = symbols.get(symbol)
-        if found is None:
-            found = _libcall(symbol) if symbol in libcalls.LIBCALLS else address_in_process(symbol)
-        if found is None:
+        address = symbols.get(symbol)
+        if address is None:
+            address = _libcall(symbol) if symbol in libcalls.LIBCALLS else address_in_process(symbol)
+        if address is None:
             raise InternalError(f"machine code of {name} cannot be linked: nothing is named {symbol}")
-        return found
+        return address
 
     try:
         image = Image.from_bytes(data)
@@ -81,6 +81,6 @@ def _libcall(name: str) -> int:
 
     with _libcalls_lock:
         if name not in _libcall_libraries:
-            made = engine.make_object(libcalls.LIBCALLS[name])
-            _libcall_libraries[name] = Library(name, made, [name], {}, stays=True)
+            object_code = engine.make_object(libcalls.LIBCALLS[name])
+            _libcall_libraries[name] = Library(name, object_code, [name], {}, stays=True)
         return _libcall_libraries[name].address(name)

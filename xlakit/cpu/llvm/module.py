@@ -35,19 +35,19 @@ class Module:
         external: bool = False,
     ) -> Function:
         """Begin a function; a taken name gets a number. ``external`` functions are visible from outside."""
-        made = Function(self, self.unique(name), result, parameters, attributes)
+        function = Function(self, self.unique(name), result, parameters, attributes)
         if external:
-            made.linkage = ""
-        self.functions[made.name] = made
-        return made
+            function.linkage = ""
+        self.functions[function.name] = function
+        return function
 
     def unique(self, name: str) -> str:
         """The name, with a number appended if it is taken."""
-        taken, number, found = self.functions, 1, name
-        while found in taken or found in self._declarations or found in self._globals:
+        functions, number, unique = self.functions, 1, name
+        while unique in functions or unique in self._declarations or unique in self._globals:
             number += 1
-            found = f"{name}.{number}"
-        return found
+            unique = f"{name}.{number}"
+        return unique
 
     def declare(self, name: str, result: Type, parameters: Sequence[Type], attributes: str = "") -> str:
         """Declare an external function or an intrinsic; gives its name."""
@@ -65,10 +65,10 @@ class Module:
 
     def constant_data(self, name: str, data: bytes, align: int = 64) -> str:
         """Add read-only bytes to the module; gives the name of the global."""
-        found = self.unique(name)
+        unique = self.unique(name)
         text = "".join(map(_BYTES.__getitem__, data))
-        self._globals[found] = f'@{found} = internal constant [{len(data)} x i8] c"{text}", align {align}'
-        return found
+        self._globals[unique] = f'@{unique} = internal constant [{len(data)} x i8] c"{text}", align {align}'
+        return unique
 
     def shared_data(self, name: str, data: bytes, align: int = 64) -> str:
         """Read-only bytes under a fixed name, added to the module on first use; gives the name."""
@@ -76,9 +76,9 @@ class Module:
 
     def global_data(self, name: str, size: int) -> str:
         """Add zeroed, writable bytes to the module; gives the name of the global."""
-        found = self.unique(name)
-        self._globals[found] = f"@{found} = internal global [{size} x i8] zeroinitializer, align 64"
-        return found
+        unique = self.unique(name)
+        self._globals[unique] = f"@{unique} = internal global [{size} x i8] zeroinitializer, align 64"
+        return unique
 
     # -- metadata --------------------------------------------------------------------------------
 
@@ -99,8 +99,8 @@ class Module:
     def loop_metadata(self, properties: Sequence[str]) -> str:
         """A new distinct node for a loop, with its properties (each the inside of a metadata node)."""
         nodes = [self._node("!{!" + text + "}") for text in properties]
-        own = f"!{len(self._metadata)}"
-        return self._node("distinct !{" + ", ".join([own, *nodes]) + "}")
+        node = f"!{len(self._metadata)}"
+        return self._node("distinct !{" + ", ".join([node, *nodes]) + "}")
 
     def _node(self, text: str) -> str:
         self._metadata.append(text)
@@ -119,17 +119,17 @@ class Module:
         """
         if not self.functions:
             return []
-        made = Partition(self.functions, self._globals, threads)
-        for name in made.shared:
+        partition = Partition(self.functions, self._globals, threads)
+        for name in partition.shared:
             self.functions[name].linkage = ""
-        return [(effort, self._part(own, made.names_in(own))) for effort, own in made.parts]
+        return [(effort, self._part(names, partition.names_in(names))) for effort, names in partition.parts]
 
-    def _part(self, own: Sequence[str], names: Set[str]) -> str:
-        inside = set(own)
+    def _part(self, functions: Sequence[str], names: Set[str]) -> str:
+        defined = set(functions)
         data = [text for name, text in self._globals.items() if name in names]
         outside = [text for name, text in self._declarations.items() if name in names]
-        others = [f.declaration for name, f in self.functions.items() if name in names and name not in inside]
-        return self._text(data, [self.functions[name].text() for name in own], [*outside, *others])
+        declarations = [f.declaration for name, f in self.functions.items() if name in names and name not in defined]
+        return self._text(data, [self.functions[name].text() for name in functions], [*outside, *declarations])
 
     def _text(self, data: Iterable[str], functions: Sequence[str], declared: Iterable[str]) -> str:
         parts = ["\n".join(data), "\n".join(functions), "\n".join(declared), self._metadata_of(functions)]
@@ -138,8 +138,8 @@ class Module:
     def _metadata_of(self, functions: Sequence[str]) -> str:
         """The metadata nodes that functions refer to, directly or through other nodes."""
         waiting = {int(number) for text in functions for number in _NODE.findall(text)}
-        found: set[int] = set()
+        reached: set[int] = set()
         while waiting:
-            found |= waiting
-            waiting = {int(n) for node in waiting for n in _NODE.findall(self._metadata[node])} - found
-        return "\n".join(f"!{number} = {self._metadata[number]}" for number in sorted(found))
+            reached |= waiting
+            waiting = {int(n) for node in waiting for n in _NODE.findall(self._metadata[node])} - reached
+        return "\n".join(f"!{number} = {self._metadata[number]}" for number in sorted(reached))

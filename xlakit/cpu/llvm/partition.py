@@ -45,23 +45,25 @@ class Partition:
         self._lines = {name: text.count("\n") for name, text in texts.items()}
         self._functions = functions
         self._inlined = self._inlined_everywhere()
-        written = {name for name, text in data.items() if _is_written(text)}
-        self._undivided = written | {name for name, text in data.items() if len(text) > _LARGE_TABLE}
+        variables = {name for name, text in data.items() if _is_written(text)}
+        self._undivided = variables | {name for name, text in data.items() if len(text) > _LARGE_TABLE}
         self._order = {name: number for number, name in enumerate(functions)}
         groups: dict[Effort, list[list[str]]] = {effort: [] for effort in Effort}
         for effort in Effort:
             for group in self._groups([n for n, f in functions.items() if f.effort is effort]):
                 groups[self._needed(effort, group)].append(group)
-        costs = {effort: [self._cost(effort, group) for group in own] for effort, own in groups.items()}
+        costs = {effort: [self._cost(effort, group) for group in members] for effort, members in groups.items()}
         # What a thread has to do where all have the same.
         share = sum(map(sum, costs.values())) / threads
         bins = [
-            filled for effort, own in groups.items() for filled in _bins(effort, own, costs[effort], share, threads)
+            filled
+            for effort, members in groups.items()
+            for filled in _bins(effort, members, costs[effort], share, threads)
         ]
         bins.sort(key=lambda filled: -filled.cost)
         self.parts = [(b.effort, sorted(b.functions, key=self._order.__getitem__)) for b in bins]
-        self._check_undivided(written)
-        called = set[str]().union(*(self.names_in(own) - set(own) for _, own in self.parts))
+        self._check_undivided(variables)
+        called = set[str]().union(*(self.names_in(members) - set(members) for _, members in self.parts))
         self.shared = called & functions.keys()
         # LLVM is not to see the callers of these, so that their code does not depend on the number of threads.
         self.shared |= {name for name, function in functions.items() if function.is_apart}
@@ -70,13 +72,13 @@ class Partition:
         """What functions name."""
         return set[str]().union(*(self._names[name] for name in functions))
 
-    def _check_undivided(self, written: Collection[str]) -> None:
+    def _check_undivided(self, variables: Collection[str]) -> None:
         """Raise InternalError for a variable that functions of several parts name: each part would have its own."""
-        if not written:
+        if not variables:
             return
         seen: set[str] = set()
-        for _, own in self.parts:
-            named = self.names_in(own).intersection(written)
+        for _, members in self.parts:
+            named = self.names_in(members).intersection(variables)
             if named & seen:
                 raise InternalError(
                     f"functions of different efforts use the variable {min(named & seen)}, and each would get its own"
@@ -85,11 +87,11 @@ class Partition:
 
     def _inlined_everywhere(self) -> set[str]:
         """The functions that are always inlined, into functions of their own effort."""
-        found = {name for name, f in self._functions.items() if ALWAYS_INLINE in f.attributes and f.linkage}
+        inlined = {name for name, f in self._functions.items() if ALWAYS_INLINE in f.attributes and f.linkage}
         for caller, names in self._names.items():
             effort = self._functions[caller].effort
-            found -= {n for n in names if n in found and self._functions[n].effort is not effort}
-        return found
+            inlined -= {n for n in names if n in inlined and self._functions[n].effort is not effort}
+        return inlined
 
     def _needed(self, effort: Effort, group: Sequence[str]) -> Effort:
         """The effort that is enough for functions that are compiled together."""
@@ -100,7 +102,7 @@ class Partition:
     def _cost(self, effort: Effort, group: Sequence[str]) -> int:
         return _LINE_COSTS[effort] * sum(self._lines[name] for name in group)
 
-    def _groups(self, own: Sequence[str]) -> list[list[str]]:
+    def _groups(self, functions: Sequence[str]) -> list[list[str]]:
         """Functions that call each other, or use the same undivided data, with what is inlined into them."""
         # A union-find forest over names.
         parents: dict[str, str] = {}
@@ -110,7 +112,7 @@ class Partition:
                 name = other
             return name
 
-        members = [name for name in own if name not in self._inlined]
+        members = [name for name in functions if name not in self._inlined]
         reached = {name: self._with_inlined(name) for name in members}
         for name in members:
             for other in self.names_in(reached[name]):
@@ -123,10 +125,10 @@ class Partition:
 
     def _with_inlined(self, function: str) -> list[str]:
         """A function and what is inlined into it, directly or not."""
-        found = [function]
-        for name in found:
-            found += [n for n in self._names[name] if n in self._inlined and n not in found]
-        return found
+        names = [function]
+        for name in names:
+            names += [n for n in self._names[name] if n in self._inlined and n not in names]
+        return names
 
 
 def _bins(effort: Effort, groups: Sequence[list[str]], costs: Sequence[int], share: float, threads: int) -> list[_Bin]:

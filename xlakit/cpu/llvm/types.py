@@ -86,9 +86,9 @@ def vector(element: Type, lanes: int) -> Type:
     """The vector of ``lanes`` elements; for one lane, the element type itself."""
     if lanes == 1:
         return element
-    found = _VECTORS.get((element, lanes))
-    if found is None:
-        made = Type(f"<{lanes} x {element.name}>", element.bits, is_float=element.is_float, is_int=element.is_int)
-        made.lanes, made.element = lanes, element
-        found = _VECTORS.setdefault((element, lanes), made)
-    return found
+    cached = _VECTORS.get((element, lanes))
+    if cached is None:
+        new = Type(f"<{lanes} x {element.name}>", element.bits, is_float=element.is_float, is_int=element.is_int)
+        new.lanes, new.element = lanes, element
+        cached = _VECTORS.setdefault((element, lanes), new)
+    return cached

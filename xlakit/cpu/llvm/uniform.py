@@ -38,18 +38,18 @@ def is_slow_to_vectorize(lines: Sequence[str], varying: Iterable[str]) -> bool:
     visits: dict[str, int] = {}
     total = 0
     for line in lines:
-        name, defines, made = line.partition(" = ")
+        name, defines, text = line.partition(" = ")
         if not defines:
             continue
         name = name.strip()
         count = 1
-        for found in _NAME.finditer(made):
-            operand = found[0]
+        for match in _NAME.finditer(text):
+            operand = match[0]
             if operand in changing:
                 changing.add(name)
                 break
             count += visits.get(operand, 0)
-        if made.startswith(("call", "tail call")) and name not in changing:
+        if text.startswith(("call", "tail call")) and name not in changing:
             count *= _USES_IN_CALLS
         if name not in changing:
             visits[name] = count
