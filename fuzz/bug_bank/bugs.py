@@ -177,8 +177,8 @@ BUGS: tuple[Bug, ...] = (
         (
             Edit(
                 "xlakit/cpu/scalars/complex_exponential.py",
-                "return choose(is_infinite(x) & ~(absolute(y) < INFINITY), (nothing, nothing), found)",
-                "return choose(is_infinite(x) & ~is_infinite(x), (nothing, nothing), found)",
+                "return choose(is_infinite(x) & ~(absolute(y) < INFINITY), (nothing, nothing), result)",
+                "return choose(is_infinite(x) & ~is_infinite(x), (nothing, nothing), result)",
             ),
         ),
     ),

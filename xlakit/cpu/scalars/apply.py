@@ -64,15 +64,15 @@ def apply(
         narrow = [value.cast("fptrunc", value.type.with_element(F16)) for value in values]
         return binary(fn, kind, narrow[0], narrow[1]).cast("fpext", values[0].type)
     if binary is not None:
-        found = binary(fn, kind, values[0], values[1])
+        computed = binary(fn, kind, values[0], values[1])
     elif unary is not None:
-        found = unary(fn, kind, values[0])
+        computed = unary(fn, kind, values[0])
     else:
         raise DeclinedError(f"no code is made for {opcode}")
     if result is PrimitiveType.F8E8M0FNU and isinstance(op, _NEVER_ZERO):
         # A result that underflows in F32 is nearer to the least number than to NaN, which 0 would become.
-        found = where(found.eq(0.0), _LEAST_F32, found)
-    return found if is_exact(op, result) else rounded_result(fn, result, found)
+        computed = where(computed.eq(0.0), _LEAST_F32, computed)
+    return computed if is_exact(op, result) else rounded_result(fn, result, computed)
 
 
 def _has_native_f16(fn: Function) -> bool:

@@ -33,8 +33,8 @@ def apply(fn: Function, opcode: str, kind: PrimitiveType, arguments: Sequence[Sc
     if kind is PrimitiveType.C128:
         return wide(*numbers)
     function = _FROM_F32.get(opcode, wide)
-    found = function(*[(widened(x), widened(y)) for x, y in numbers])
-    return (narrowed(found[0]), narrowed(found[1])) if isinstance(found, tuple) else narrowed(found)
+    result = function(*[(widened(x), widened(y)) for x, y in numbers])
+    return (narrowed(result[0]), narrowed(result[1])) if isinstance(result, tuple) else narrowed(result)
 
 
 _PLAIN: dict[str, Callable[..., Scalar]] = {

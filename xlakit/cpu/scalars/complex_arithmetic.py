@@ -124,12 +124,12 @@ def divide_narrow(a: Complex, b: Complex) -> Complex:
     """
     inverse = 1.0 / fma(b[0], b[0], b[1] * b[1])
     product = plain_product(a, conjugate(b))
-    found = product[0] * inverse, product[1] * inverse
+    quotient = product[0] * inverse, product[1] * inverse
     if inverse.type.lanes == 1:
-        return _with_special_quotients(a, b, found)
-    fn, is_special = inverse.function, (found[0].is_nan() & found[1].is_nan()).any_lane()
-    made = fn.if_else(is_special, lambda: _with_special_quotients(a, b, found), lambda: found)
-    return made[0], made[1]
+        return _with_special_quotients(a, b, quotient)
+    fn, is_special = inverse.function, (quotient[0].is_nan() & quotient[1].is_nan()).any_lane()
+    corrected = fn.if_else(is_special, lambda: _with_special_quotients(a, b, quotient), lambda: quotient)
+    return corrected[0], corrected[1]
 
 
 def divide(a: Complex, b: Complex) -> Complex:
@@ -142,21 +142,21 @@ def divide(a: Complex, b: Complex) -> Complex:
     exponent = top_exponent - bottom_exponent
     half = exponent.integer("ashr", 1)
     first, second = _power_of_two(half), _power_of_two(exponent - half)
-    found = product[0] / size * first * second, product[1] / size * first * second
-    return _with_special_quotients(a, b, found)
+    quotient = product[0] / size * first * second, product[1] / size * first * second
+    return _with_special_quotients(a, b, quotient)
 
 
-def _with_special_quotients(a: Complex, b: Complex, found: Complex) -> Complex:
+def _with_special_quotients(a: Complex, b: Complex, quotient: Complex) -> Complex:
     zero = b[0].eq(0.0) & b[1].eq(0.0)
     pole = with_sign_of(constant(b[0], INFINITY), b[0])
-    found = choose(zero, (pole * a[0], pole * a[1]), found)
-    lost = found[0].is_nan() & found[1].is_nan() & ~zero
+    quotient = choose(zero, (pole * a[0], pole * a[1]), quotient)
+    lost = quotient[0].is_nan() & quotient[1].is_nan() & ~zero
     towards = plain_product(_direction(a), conjugate(b))
     far = towards[0] * INFINITY, towards[1] * INFINITY
-    found = choose(lost & has_infinity(a) & is_finite(b), far, found)
+    quotient = choose(lost & has_infinity(a) & is_finite(b), far, quotient)
     towards = plain_product(a, conjugate(_direction(b)))
     near = towards[0] * 0.0, towards[1] * 0.0
-    return choose(lost & is_finite(a) & has_infinity(b), near, found)
+    return choose(lost & is_finite(a) & has_infinity(b), near, quotient)
 
 
 def _normalized(a: Complex) -> tuple[Complex, Value]:
@@ -215,13 +215,13 @@ def sqrt(a: Complex) -> Complex:
     """The square root with a real part >= 0; the branch cut is the negative real axis."""
     x, y = a
     root, back, _ = _scaled_root(a)
-    found = root[0] * back, root[1] * back
+    result = root[0] * back, root[1] * back
     infinity, zero = constant(x, INFINITY), constant(x, 0.0)
     # For an infinite real part the other part is 0 or infinite, or NaN if the imaginary part is.
     right = infinity, where(y.is_nan(), y, with_sign_of(zero, y))
     left = where(y.is_nan(), y, zero), with_sign_of(infinity, y)
-    found = choose(is_infinite(x), choose(x > 0.0, right, left), found)
-    return choose(is_infinite(y), (infinity, y), found)
+    result = choose(is_infinite(x), choose(x > 0.0, right, left), result)
+    return choose(is_infinite(y), (infinity, y), result)
 
 
 def rsqrt(a: Complex) -> Complex:
@@ -229,10 +229,10 @@ def rsqrt(a: Complex) -> Complex:
     x, y = a
     (u, v), _, forth = _scaled_root(a)
     size = fma(u, u, v * v)
-    found = u / size * forth, -v / size * forth
-    found = choose(has_infinity(a), (constant(x, 0.0), with_sign_of(constant(x, 0.0), -y)), found)
+    result = u / size * forth, -v / size * forth
+    result = choose(has_infinity(a), (constant(x, 0.0), with_sign_of(constant(x, 0.0), -y)), result)
     nan = constant(x, float("nan"))
-    return choose(x.eq(0.0) & y.eq(0.0), (constant(x, INFINITY), nan), found)
+    return choose(x.eq(0.0) & y.eq(0.0), (constant(x, INFINITY), nan), result)
 
 
 # -- order ---------------------------------------------------------------------------------------

@@ -40,12 +40,12 @@ def exp(a: Complex) -> Complex:
     x, y = a
     less, factor = reduced(x)
     size = function("exp", less)
-    found = size * function("cos", y) * factor, size * function("sin", y) * factor
+    result = size * function("cos", y) * factor, size * function("sin", y) * factor
     # An infinite exponent with an infinite or NaN angle has no direction: exp(-inf) is 0, and exp(inf) stays infinite.
     odd = is_infinite(x) & ~(absolute(y) < INFINITY)
     ends = where(x < 0.0, 0.0, x), where(x < 0.0, 0.0, constant(y, math.nan))
-    found = choose(odd, ends, found)
-    return found[0], where(y.eq(0.0), y, found[1])
+    result = choose(odd, ends, result)
+    return result[0], where(y.eq(0.0), y, result[1])
 
 
 def expm1(a: Complex) -> Complex:
@@ -54,9 +54,9 @@ def expm1(a: Complex) -> Complex:
     far = exp(a)
     half = function("sin", y * 0.5)
     near = fma(function("expm1", x), function("cos", y), half * half * -2.0)
-    found = where(absolute(x) < 1.0, near, far[0] - 1.0), far[1]
+    result = where(absolute(x) < 1.0, near, far[0] - 1.0), far[1]
     nothing = constant(x, math.nan)
-    return choose(is_infinite(x) & ~(absolute(y) < INFINITY), (nothing, nothing), found)
+    return choose(is_infinite(x) & ~(absolute(y) < INFINITY), (nothing, nothing), result)
 
 
 def log_of_size(a: Complex) -> Value:
@@ -64,9 +64,9 @@ def log_of_size(a: Complex) -> Value:
     number, count, _ = scaled(a)
     total, lost = square_size(number)
     # log(total + lost) is log(total) + lost / total, up to terms below the last bit.
-    rest = where((total > 0.0) & (total < INFINITY), lost / total, 0.0)
-    found = fma(count, -_LOG_OF_STEP, (function("log", total) + rest) * 0.5)
-    return where(has_infinity(a), INFINITY, found)
+    correction = where((total > 0.0) & (total < INFINITY), lost / total, 0.0)
+    result = fma(count, -_LOG_OF_STEP, (function("log", total) + correction) * 0.5)
+    return where(has_infinity(a), INFINITY, result)
 
 
 def log(a: Complex) -> Complex:
@@ -93,12 +93,12 @@ def logistic(a: Complex) -> Complex:
     small = function("exp", -absolute(x))
     # 4 sinh(x/2)^2 + 4 cos(y/2)^2, which is |1 + e^-z|^2 e^x
     size = growth * growth / where(x < 0.0, at_least(small, 1e-30), growth + 1.0) + square * 4.0
-    found = fma(square, 2.0, growth) / size, sine / size
+    result = fma(square, 2.0, growth) / size, sine / size
     # For large |x| one of the two terms of the denominator dominates.
     ends = is_infinite(x)
     along, across = where(ends, small, small * cosine), where(ends, small, small * sine)
-    found = choose(x > 50.0, (1.0 - along, across), found)
-    return choose(x < -50.0, (along, across), found)
+    result = choose(x > 50.0, (1.0 - along, across), result)
+    return choose(x < -50.0, (along, across), result)
 
 
 def power(a: Complex, b: Complex) -> Complex:
@@ -108,23 +108,23 @@ def power(a: Complex, b: Complex) -> Complex:
     total, lost = square_size(number)
     root = square_root(total)
     # The relative rounding error of the root of the squares as |a|.
-    rest = fma(-root, root, total) + lost
-    rest = where((total > 0.0) & (total < INFINITY), rest / (total + total), 0.0)
+    correction = fma(-root, root, total) + lost
+    correction = where((total > 0.0) & (total < INFINITY), correction / (total + total), 0.0)
     size = where(has_infinity(a), INFINITY, root * inverse)
     angle = function("atan2", y, x)
-    spread = function("exp", -d * angle) * where(absolute(c) < 2.0**40, fma(c, rest, 1.0), 1.0)
-    turn = c * angle + where(d.eq(0.0), 0.0, d * (function("log", size) + rest))
+    spread = function("exp", -d * angle) * where(absolute(c) < 2.0**40, fma(c, correction, 1.0), 1.0)
+    turn = c * angle + where(d.eq(0.0), 0.0, d * (function("log", size) + correction))
     length = function("pow", size, c)
     # A zero length stays 0 for any factor, unless d is infinite; at radius 0 the angle is undefined.
     radius = where(length.eq(0.0) & ~is_infinite(d), length, length * spread)
     turn = where(radius.eq(0.0), 0.0, turn)
-    found = radius * function("cos", turn), radius * function("sin", turn)
+    result = radius * function("cos", turn), radius * function("sin", turn)
 
     real = d.eq(0.0)
     zero, one, infinite = constant(x, 0.0), constant(x, 1.0), constant(x, INFINITY)
-    found = choose(x.eq(0.0) & y.eq(0.0) & (c > 0.0), (zero, zero), found)
+    result = choose(x.eq(0.0) & y.eq(0.0) & (c > 0.0), (zero, zero), result)
     pole = x.eq(INFINITY) & y.eq(0.0) & real
-    found = choose(pole & (c > 0.0), (infinite, zero), found)
-    found = choose(pole & (c < 0.0), (zero, zero), found)
+    result = choose(pole & (c > 0.0), (infinite, zero), result)
+    result = choose(pole & (c < 0.0), (zero, zero), result)
     unit = (c.eq(0.0) & real) | (x.eq(1.0) & y.eq(0.0))
-    return choose(unit, (one, zero), found)
+    return choose(unit, (one, zero), result)

@@ -45,18 +45,18 @@ def sinh(a: Complex) -> Complex:
     x, y = a
     sine, cosine, factor = _hyperbolic(x)
     turned = function("cos", y)
-    found = sine * turned * factor, cosine * function("sin", y) * factor
+    result = sine * turned * factor, cosine * function("sin", y) * factor
     # On the axes, 0 times infinity is 0; 0 times NaN keeps the sign of the 0.
-    return where(x.eq(0.0) & turned.is_nan(), x, found[0]), where(y.eq(0.0), y, found[1])
+    return where(x.eq(0.0) & turned.is_nan(), x, result[0]), where(y.eq(0.0), y, result[1])
 
 
 def cosh(a: Complex) -> Complex:
     """The hyperbolic cosine."""
     x, y = a
     sine, cosine, factor = _hyperbolic(x)
-    found = cosine * function("cos", y) * factor, sine * function("sin", y) * factor
-    lost = (y.eq(0.0) | x.eq(0.0)) & found[1].is_nan()
-    return found[0], where(lost, with_sign_of(x, y) * with_sign_of(constant(x, 0.0), x), found[1])
+    result = cosine * function("cos", y) * factor, sine * function("sin", y) * factor
+    lost = (y.eq(0.0) | x.eq(0.0)) & result[1].is_nan()
+    return result[0], where(lost, with_sign_of(x, y) * with_sign_of(constant(x, 0.0), x), result[1])
 
 
 def sin(a: Complex) -> Complex:
@@ -195,6 +195,6 @@ def atan2(y: Complex, x: Complex) -> Complex:
     half = constant(angle[0], math.pi)
     back = where(angle[0] > 0.0, angle[0] - half, angle[0] + half)
     steep = where(forwards, half * 0.5, half * -0.5) - angle[0]
-    found = where(flat, where(forwards, angle[0], back), steep), where(flat, angle[1], -angle[1])
+    result = where(flat, where(forwards, angle[0], back), steep), where(flat, angle[1], -angle[1])
     plain = function("atan2", y[0], x[0])
-    return choose(x[1].eq(0.0) & y[1].eq(0.0), (plain, constant(plain, 0.0)), found)
+    return choose(x[1].eq(0.0) & y[1].eq(0.0), (plain, constant(plain, 0.0)), result)

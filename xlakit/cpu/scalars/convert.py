@@ -68,8 +68,8 @@ def _float_to_integer(fn: Function, target: PrimitiveType, value: Value) -> Valu
         return _within(target, value, low, high) if exact else _saturated(target, value, low, high)
     type = value.type.with_element(register_type(target))
     sign = "s" if target.is_signed else "u"
-    found = fn.intrinsic(f"llvm.fpto{sign}i.sat", type, value, of=value.type)
-    return found if target.bit_width >= 8 else _clamped(fn, target, found, low, high)
+    truncated = fn.intrinsic(f"llvm.fpto{sign}i.sat", type, value, of=value.type)
+    return truncated if target.bit_width >= 8 else _clamped(fn, target, truncated, low, high)
 
 
 def _bounds(kind: PrimitiveType) -> tuple[int, int]:
@@ -93,16 +93,16 @@ def _within(target: PrimitiveType, value: Value, low: int, high: int) -> Value:
     known = where(value.is_nan(), 0.0, at_least(value, low)) if low else where(value > 0.0, value, 0.0)
     wide = value.type.with_element(integer(max(32, target.bit_width)))
     type = value.type.with_element(register_type(target))
-    found = at_most(known, high).cast("fptosi" if high < 1 << 31 else "fptoui", wide)
-    return found if type is wide else found.cast("trunc", type)
+    truncated = at_most(known, high).cast("fptosi" if high < 1 << 31 else "fptoui", wide)
+    return truncated if type is wide else truncated.cast("trunc", type)
 
 
 def _saturated(target: PrimitiveType, value: Value, low: int, high: int) -> Value:
     """The same if the upper bound is no float: numbers beyond it, and NaN, are replaced after the conversion."""
     type = value.type.with_element(register_type(target))
     if low:
-        found = at_least(value, low).cast("fptosi", type)
-        return where(value.is_nan(), 0, where(value >= high + 1, high, found))
+        truncated = at_least(value, low).cast("fptosi", type)
+        return where(value.is_nan(), 0, where(value >= high + 1, high, truncated))
     known = where(value > 0.0, value, 0.0)
     return where(known >= high + 1, high, known.cast("fptoui", type))
 
@@ -238,6 +238,6 @@ def _reduced(fn: Function, op: ReducePrecision, kind: PrimitiveType, value: Valu
         # The narrower format has no subnormal numbers: they become zero.
         size = fn.select(field.compare("ugt", (bias + reduced) << mantissa), fn.constant(word, infinity), size)
         size = fn.select(field.compare("ule", (bias - reduced) << mantissa), fn.constant(word, 0), size)
-    made = (sign | size).bits_as(stored.type)
-    back = from_stored(fn, kind, made) if is_narrow(kind) else made
+    combined = (sign | size).bits_as(stored.type)
+    back = from_stored(fn, kind, combined) if is_narrow(kind) else combined
     return fn.select(nan, value, back)

@@ -184,12 +184,12 @@ class Accumulators:
         fn = self.fn
         types = [vector(register_type(k), lanes) for k in self.kinds]
         return [
-            from_parts(tuple(fn.load(type, fn.at(array, type.element, index)) for array in own))
-            for type, own in zip(types, self.arrays, strict=True)
+            from_parts(tuple(fn.load(type, fn.at(array, type.element, index)) for array in arrays))
+            for type, arrays in zip(types, self.arrays, strict=True)
         ]
 
     def put(self, index: Value, values: Sequence[Scalar]) -> None:
         """Store values of the form that :meth:`get` gives."""
-        for own, value in zip(self.arrays, values, strict=True):
-            for array, part in zip(own, parts(value), strict=True):
+        for arrays, value in zip(self.arrays, values, strict=True):
+            for array, part in zip(arrays, parts(value), strict=True):
                 self.fn.store(part, self.fn.at(array, part.type.element, index))

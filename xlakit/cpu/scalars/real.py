@@ -55,10 +55,10 @@ def _power(fn: Function, kind: PrimitiveType, a: Value, b: Value) -> Value:
     if kind.is_signed:
         is_unit = a.eq(1) | a.eq(-1)
         base = fn.select(negative, fn.select(is_unit, a, zero), a)
-        rest = fn.select(negative, fn.select(is_unit, b & 1, one), b)
+        exponent = fn.select(negative, fn.select(is_unit, b & 1, one), b)
     else:
-        base, rest = a, b
-    with fn.while_([one, base, rest], lambda iteration: iteration.carried[2].ne(0)) as iteration:
+        base, exponent = a, b
+    with fn.while_([one, base, exponent], lambda iteration: iteration.carried[2].ne(0)) as iteration:
         result, factor, left = iteration.carried
         odd = (left & 1).ne(0)
         iteration.next(fn.select(odd, result * factor, result), factor * factor, left >> 1)
@@ -72,15 +72,15 @@ def _shift(opcode: str) -> Binary:
         # Random number generation has hundreds of constant shifts, which would take LLVM a while to simplify.
         if number is not None and 0 <= number < bits:
             return _moved(opcode, kind, a, b)
-        inside = b.compare("ult", bits)
-        moved = _moved(opcode, kind, a, fn.select(inside, b, fn.constant(b.type, 0)))
+        is_in_range = b.compare("ult", bits)
+        moved = _moved(opcode, kind, a, fn.select(is_in_range, b, fn.constant(b.type, 0)))
         if opcode != "ashr":
             outside = fn.constant(a.type, 0)
         elif kind.is_signed:
             outside = a.integer("ashr", a.type.bits - 1)
         else:
             outside = _unsigned_ashr(kind, a, fn.constant(a.type, bits - 1))
-        return fn.select(inside, moved, outside)
+        return fn.select(is_in_range, moved, outside)
 
     return function
 
@@ -134,8 +134,8 @@ def _min_max_without_branch(fn: Function, word: str, a: Value, b: Value) -> Valu
     """
     bits = a.type.with_element(integer(a.type.bits))
     first, second = (fn.select(x > y if word == "max" else x < y, x, y).bits_as(bits) for x, y in ((a, b), (b, a)))
-    found = (first & second if word == "max" else first | second).bits_as(a.type)
-    return fn.select(a.compare("uno", b), a + b, found)
+    extremum = (first & second if word == "max" else first | second).bits_as(a.type)
+    return fn.select(a.compare("uno", b), a + b, extremum)
 
 
 def maximum(fn: Function, kind: PrimitiveType, a: Value, b: Value) -> Value:
