@@ -95,8 +95,8 @@ def reduce_single(x: Value) -> tuple[Value, Value]:
     first, second = (constant(size, part) for part in _window(0, 2))
     for start in _SINGLE_STARTS:
         beyond = size >= 2.0**start
-        here = _window(25 - start, 2)
-        first, second = where(beyond, here[0], first), where(beyond, here[1], second)
+        window = _window(25 - start, 2)
+        first, second = where(beyond, window[0], first), where(beyond, window[1], second)
     shifted = fma(size, first, DOUBLE.rounder)
     f = fma(size, first, DOUBLE.rounder - shifted)
     return fma(size, second, f) * _PI_HALF[0], _as_i32(bits_of(shifted))
@@ -149,9 +149,9 @@ def reduce_near(x: Value) -> Angle:
     shifted = fma(size, 2 / math.pi, DOUBLE.rounder)
     n = shifted - DOUBLE.rounder
     # Exact: a multiple of 2^-53 that is not much greater than pi/4.
-    rest = fma(n, -first, size)
+    remainder = fma(n, -first, size)
     product, lost = exact_product(n, -second)
-    high, low = exact_sum(rest, product)
+    high, low = exact_sum(remainder, product)
     return Angle(high, fma(n, -third, low + lost), bits_of(shifted))
 
 

@@ -87,9 +87,9 @@ def math_function(fn: Function, name: str, *arguments: Value, kind: PrimitiveTyp
     type = arguments[0].type
     symbol, attribute = f"math.{name}.{type.name if type.lanes == 1 else type.mangled}", ALWAYS_INLINE
     module = entry.module
-    given: tuple[PrimitiveType, ...] = ()
+    stored_kind: tuple[PrimitiveType, ...] = ()
     if kind in _HALF_PRECISION_KINDS and name in HALF_PRECISION_NAMES:
-        symbol, module, given = f"{symbol}.{kind.hlo_name}", "half_precision", (kind,)
+        symbol, module, stored_kind = f"{symbol}.{kind.hlo_name}", "half_precision", (kind,)
     if fn.effort is Effort.CODE:
         # A function is inlined only into functions of its own effort.
         symbol += ".code"
@@ -97,7 +97,7 @@ def math_function(fn: Function, name: str, *arguments: Value, kind: PrimitiveTyp
     if fn.calls_math or (fn.effort is Effort.CODE and fn.elementary_functions > _MOST_WRITTEN.value):
         symbol, attribute = f"{symbol}.called", NO_INLINE
     if symbol not in fn.module.functions:
-        made = fn.module.function(symbol, type, [type] * len(arguments), attributes=[attribute])
-        made.effort = Effort.CODE if fn.effort is Effort.CODE else Effort.ALL
-        made.ret(_writer(module, name)(*given, *made.parameters))
+        function = fn.module.function(symbol, type, [type] * len(arguments), attributes=[attribute])
+        function.effort = Effort.CODE if fn.effort is Effort.CODE else Effort.ALL
+        function.ret(_writer(module, name)(*stored_kind, *function.parameters))
     return fn.call(symbol, type, *arguments)

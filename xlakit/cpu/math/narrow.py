@@ -145,8 +145,8 @@ def _to_half(value: Value) -> Value:
     bits = bits_of(value)
     sign = (bits >> 16) & _HALF.sign_bit
     payload = (bits >> (_WIDE_FRACTION - _HALF.fraction)) & ((1 << _HALF.fraction) - 1)
-    found = where(value.is_nan(), sign | _HALF_NAN | payload, _to_minifloat(_HALF, value))
-    return found.cast("trunc", value.type.with_element(I16)).bits_as(value.type.with_element(F16))
+    half = where(value.is_nan(), sign | _HALF_NAN | payload, _to_minifloat(_HALF, value))
+    return half.cast("trunc", value.type.with_element(I16)).bits_as(value.type.with_element(F16))
 
 
 # -- from F32 and F64 ------------------------------------------------------------------------------
@@ -249,8 +249,8 @@ def from_f64(fn: Function, primitive_type: PrimitiveType, value: Value) -> Value
         return narrowed(value)
     if primitive_type is PrimitiveType.F8E8M0FNU:
         return _exponent_of_double(value)
-    kept = int(ml_dtypes.finfo(primitive_type.dtype).nmant) + 3
-    return from_f32(fn, primitive_type, _rounded_to_odd(value, kept))
+    fraction_bits = int(ml_dtypes.finfo(primitive_type.dtype).nmant) + 3
+    return from_f32(fn, primitive_type, _rounded_to_odd(value, fraction_bits))
 
 
 def _exponent_of_double(value: Value) -> Value:
@@ -265,14 +265,14 @@ def _exponent_of_double(value: Value) -> Value:
     return where(bits > 0, code, 0xFF).cast("trunc", value.type.with_element(I8))
 
 
-def _rounded_to_odd(value: Value, kept: int) -> Value:
-    """Round an F64 to ``kept`` bits of its fraction, to odd: toward zero, with the last bit set if that is inexact.
+def _rounded_to_odd(value: Value, fraction_bits: int) -> Value:
+    """Round an F64 to this many bits of its fraction, to odd: toward zero, with the last bit set if that is inexact.
 
     A second rounding to at least two bits less then gives the correctly rounded result. The result is exact in F32,
     unless it is far below the least number of any narrow type.
     """
     bits = bits_of(value)
-    below = (1 << (DOUBLE.fraction - kept)) - 1
+    below = (1 << (DOUBLE.fraction - fraction_bits)) - 1
     # The sum carries into the last kept bit if any lower bit is set.
     odd = bits | ((bits & below) + below)
     return narrowed(float_of(odd & ~below))

@@ -24,14 +24,16 @@ def remainder(fn: Function, a: Value, b: Value) -> Value:
     divisor = fn.select(has_divisor, divisor, fn.constant(wide, 1.0))
     start = fn.select(is_finite & has_divisor, left, fn.constant(wide, 0.0))
     with fn.while_([start], lambda loop: (loop.carried[0] >= divisor).any_lane()) as loop:
-        rest = loop.carried[0]
-        apart = (rest.bits_as(bits) >> _FRACTION_BITS) - (divisor.bits_as(bits) >> _FRACTION_BITS)
-        scale = fn.select(apart > _QUOTIENT_BITS, apart - _QUOTIENT_BITS, fn.constant(bits, 0))
+        partial = loop.carried[0]
+        exponent_difference = (partial.bits_as(bits) >> _FRACTION_BITS) - (divisor.bits_as(bits) >> _FRACTION_BITS)
+        scale = fn.select(
+            exponent_difference > _QUOTIENT_BITS, exponent_difference - _QUOTIENT_BITS, fn.constant(bits, 0)
+        )
         scaled = (divisor.bits_as(bits) + (scale << _FRACTION_BITS)).bits_as(wide)
-        quotient = (rest / scaled).cast("fptosi", a.type.with_element(I32)).cast("sitofp", wide)
+        quotient = (partial / scaled).cast("fptosi", a.type.with_element(I32)).cast("sitofp", wide)
         # A quotient that was rounded up to an integer is one too large.
-        after = rest - quotient * scaled
+        after = partial - quotient * scaled
         after = fn.select(after < 0.0, after + scaled, after)
-        loop.next(fn.select(rest >= divisor, after, rest))
-    found = fn.intrinsic("llvm.copysign", a.type, loop.results[0].cast("fptrunc", a.type), a)
-    return fn.select(is_finite & has_divisor, found, fn.constant(a.type, math.nan))
+        loop.next(fn.select(partial >= divisor, after, partial))
+    result = fn.intrinsic("llvm.copysign", a.type, loop.results[0].cast("fptrunc", a.type), a)
+    return fn.select(is_finite & has_divisor, result, fn.constant(a.type, math.nan))

@@ -53,25 +53,25 @@ def cos(x: Value) -> Value:
     return _near_or_far(x, lambda x, angle: _turned(x, *_sine_cosine_double(angle), angle.quarter, 1))
 
 
-def _near_or_far(x: Value, of: Callable[[Value, Angle], Value]) -> Value:
+def _near_or_far(x: Value, evaluate: Callable[[Value, Angle], Value]) -> Value:
     """A function of the angle of an F64.
 
     The reduction of each element depends only on its own size, so that no result depends on other lanes. The one for
     far elements is long and reads a table: a vector with a far element calls a function that computes lane by lane.
     """
-    fn, near, is_far = x.function, of(x, reduce_near(x)), absolute(x) >= NEAR
+    fn, near, is_far = x.function, evaluate(x, reduce_near(x)), absolute(x) >= NEAR
 
     def with_far() -> list[Value]:
         name = f"{fn.name}.far"
-        made = fn.module.function(name, x.type, [x.type], attributes=[NO_INLINE])
-        made.effort = fn.effort
-        lanes = made.alloca(x.type)
-        made.store(made.parameters[0], lanes)
-        with made.loop(0, x.type.lanes) as lane:
-            element = made.at(lanes, F64, lane.index)
-            given = made.load(F64, element)
-            made.store(of(given, reduce_double(given)), element)
-        made.ret(made.load(x.type, lanes))
+        far_function = fn.module.function(name, x.type, [x.type], attributes=[NO_INLINE])
+        far_function.effort = fn.effort
+        lanes = far_function.alloca(x.type)
+        far_function.store(far_function.parameters[0], lanes)
+        with far_function.loop(0, x.type.lanes) as lane:
+            element = far_function.at(lanes, F64, lane.index)
+            number = far_function.load(F64, element)
+            far_function.store(evaluate(number, reduce_double(number)), element)
+        far_function.ret(far_function.load(x.type, lanes))
         return [where(is_far, fn.call(name, x.type, x), near)]
 
     return fn.if_else(is_far if x.type.lanes == 1 else is_far.any_lane(), with_far, lambda: [near], likely=False)[0]
