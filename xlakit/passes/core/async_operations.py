@@ -46,10 +46,10 @@ def _on_main_thread(callee: Computation, context: PassContext) -> Computation:
                 fresh = [c for c in caller.op.called_computations if c not in reached]
                 reached.update(fresh)
                 stack += fresh
-    made: dict[Computation, Computation] = {}
+    copies: dict[Computation, Computation] = {}
     for old in HloModule(callee.name, callee).computations:
-        new = with_callees(old, made) if old in reached else old
+        new = with_callees(old, copies) if old in reached else old
         if old in reached and (new is not old or old.execution_thread != "main"):
             new = dataclasses.replace(new, name=context.computation_name(old.name), execution_thread="main")
-        made[old] = new
-    return made[callee]
+        copies[old] = new
+    return copies[callee]

@@ -153,15 +153,15 @@ class Fused(NamedTuple):
 
 def with_fusions(computation: Computation, nodes: Iterable[Instruction | Fused]) -> Computation:
     """The computation with only these instructions and fusions, which are given in an order with operands first."""
-    made: dict[Instruction, Instruction] = {}
+    rebuilt: dict[Instruction, Instruction] = {}
     result: list[Instruction] = []
     for node in nodes:
-        operands = tuple(made[o] for o in node.operands)
+        operands = tuple(rebuilt[o] for o in node.operands)
         if isinstance(node, Fused):
             fusion, parts = node.on(operands)
-            made.update(zip(node.results, parts, strict=True))
+            rebuilt.update(zip(node.results, parts, strict=True))
             result += dict.fromkeys([fusion, *parts])
         else:
-            made[node] = with_operands(node, operands, tuple(made.get(p, p) for p in node.control_predecessors))
-            result.append(made[node])
-    return Computation(computation.name, tuple(result), made[computation.root], computation.execution_thread)
+            rebuilt[node] = with_operands(node, operands, tuple(rebuilt.get(p, p) for p in node.control_predecessors))
+            result.append(rebuilt[node])
+    return Computation(computation.name, tuple(result), rebuilt[computation.root], computation.execution_thread)

@@ -147,16 +147,16 @@ class ProgramPass(Pass):
     def run(self, module: HloModule, context: PassContext) -> HloModule:
         """Change every computation that runs as a program."""
         context.computation_names = {c.name for c in module.computations}
-        made = change_programs(module, lambda computation: self.change(computation, context))
-        return with_computations(module, list(made.values()))
+        changed = change_programs(module, lambda computation: self.change(computation, context))
+        return with_computations(module, list(changed.values()))
 
 
 def change_computations(module: HloModule, change: Callable[[Computation], Computation]) -> HloModule:
     """The module with every computation changed, callees first; callers call the changed ones."""
-    made: dict[Computation, Computation] = {}
+    changed: dict[Computation, Computation] = {}
     for old in module.computations:
-        made[old] = change(with_callees(old, made))
-    return with_computations(module, [made[c] for c in module.computations])
+        changed[old] = change(with_callees(old, changed))
+    return with_computations(module, [changed[c] for c in module.computations])
 
 
 def change_programs(module: HloModule, change: Callable[[Computation], Computation]) -> dict[Computation, Computation]:
@@ -165,17 +165,17 @@ def change_programs(module: HloModule, change: Callable[[Computation], Computati
     Computations that run as programs are changed; the others only call the new versions of their callees.
     """
     run_as_programs = programs(module)
-    made: dict[Computation, Computation] = {}
+    changed: dict[Computation, Computation] = {}
     for old in module.computations:
-        new = with_callees(old, made)
-        made[old] = change(new) if old in run_as_programs else new
-    return made
+        new = with_callees(old, changed)
+        changed[old] = change(new) if old in run_as_programs else new
+    return changed
 
 
-def with_changed(module: HloModule, made: Mapping[Computation, Computation]) -> HloModule:
+def with_changed(module: HloModule, changed: Mapping[Computation, Computation]) -> HloModule:
     """The module with the new versions of its computations, without those that lost their last caller."""
-    before, after = _called(module.computations), _called(made.values())
-    return with_computations(module, [new for old, new in made.items() if new in after or old not in before])
+    before, after = _called(module.computations), _called(changed.values())
+    return with_computations(module, [new for old, new in changed.items() if new in after or old not in before])
 
 
 def _called(computations: Iterable[Computation]) -> set[Computation]:
@@ -191,9 +191,9 @@ def with_computations(module: HloModule, computations: Sequence[Computation]) ->
     return module.replace(entry=computations[-1], computations=tuple(computations[:-1]))
 
 
-def with_callees(computation: Computation, made: dict[Computation, Computation]) -> Computation:
+def with_callees(computation: Computation, new_versions: dict[Computation, Computation]) -> Computation:
     """The computation, calling the new versions of its callees; the same object if none of these changed."""
-    stale = {i for i in computation.callers if any(made.get(c, c) is not c for c in i.op.called_computations)}
+    stale = {i for i in computation.callers if any(new_versions.get(c, c) is not c for c in i.op.called_computations)}
     if not stale:
         return computation
 
@@ -203,7 +203,7 @@ def with_callees(computation: Computation, made: dict[Computation, Computation])
     for old in computation.instructions:
         new = old
         if old in stale:
-            op = old.op.map_computations(lambda c: made.get(c, c))
+            op = old.op.map_computations(lambda c: new_versions.get(c, c))
             new = old.replace(op=op, operands=[changed.get(o, o) for o in old.operands])
         elif changed and not changed.keys().isdisjoint(old.operands):
             new = old.replace(operands=[changed.get(o, o) for o in old.operands])
@@ -232,15 +232,15 @@ def programs(module: HloModule) -> set[Computation]:
 
     Computations that are applied to elements (of reductions, sorts, ..), fused ones and those of async starts are not.
     """
-    found = {module.entry}
+    reached = {module.entry}
     stack = [module.entry]
     while stack:
         for instruction in stack.pop().callers:
             if isinstance(instruction.op, (Call, Conditional, While)):
-                fresh = [c for c in instruction.op.called_computations if c not in found]
-                found.update(fresh)
+                fresh = [c for c in instruction.op.called_computations if c not in reached]
+                reached.update(fresh)
                 stack.extend(fresh)
-    return found
+    return reached
 
 
 def is_fixed(instruction: Instruction) -> bool:

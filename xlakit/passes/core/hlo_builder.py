@@ -61,8 +61,8 @@ class HloBuilder(ABC):
 
         Without ``dimensions`` the operand must be a scalar, or have these sizes already.
         """
-        own = operand.shape.dimensions
-        if own == tuple(sizes) and list(dimensions) in ([], list(range(len(own)))):
+        operand_sizes = operand.shape.dimensions
+        if operand_sizes == tuple(sizes) and list(dimensions) in ([], list(range(len(operand_sizes)))):
             return operand
         shape = operand.shape.with_dimensions(tuple(sizes))
         return self.add(Broadcast(dimensions=tuple(dimensions)), operand, shape=shape)

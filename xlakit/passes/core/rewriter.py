@@ -128,10 +128,10 @@ class Rewriter(HloBuilder):
             return None
         self._current = instruction
         for name, rewrite in rules:
-            found = rewrite(instruction, self)
-            if found is None or found is instruction:
+            rewritten = rewrite(instruction, self)
+            if rewritten is None or rewritten is instruction:
                 continue
-            replacement = self._with_shape_of(instruction, found, name)
+            replacement = self._with_shape_of(instruction, rewritten, name)
             if replacement is None:
                 continue
             if not self._may_go_on(name):
@@ -144,14 +144,14 @@ class Rewriter(HloBuilder):
 
     def _names_made(self, old: Instruction, replacement: Instruction) -> list[str]:
         """The names of the new instructions that a replacement depends on, without its own."""
-        found: dict[Instruction, None] = {}
+        new_instructions: dict[Instruction, None] = {}
         stack = [replacement]
         while stack:
             node = stack.pop()
-            if node is not old and node not in self._canonical and node not in found:
-                found[node] = None
+            if node is not old and node not in self._canonical and node not in new_instructions:
+                new_instructions[node] = None
                 stack.extend(node.operands)
-        return [node.name for node in found if node is not replacement]
+        return [node.name for node in new_instructions if node is not replacement]
 
     def _may_go_on(self, rule: str) -> bool:
         if self._rest <= 0:
@@ -208,11 +208,11 @@ class Rewriter(HloBuilder):
 
         That type may differ from the inferred one, since a program may declare another floating point precision.
         """
-        made = self.add(old.op, *operands, shape=old.shape.without_layout())
+        result = self.add(old.op, *operands, shape=old.shape.without_layout())
         kind = old.shape.element_type
-        if made.shape.is_array and made.shape.element_type is not kind:
-            return made.replace(shape=made.shape.with_element_type(kind))
-        return made
+        if result.shape.is_array and result.shape.element_type is not kind:
+            return result.replace(shape=result.shape.with_element_type(kind))
+        return result
 
 
 def same_layouts(a: Shape, b: Shape) -> bool:

@@ -38,7 +38,7 @@ class Rule:
 
 def opcodes_of(roots: Iterable[str | type]) -> tuple[str, ...]:
     """The opcodes named by opcodes, classes of operations and traits; a trait names all operations that have it."""
-    found: dict[str, None] = {}
+    opcodes: dict[str, None] = {}
     for root in roots:
         if isinstance(root, str):
             known = [root] if root in OPERATIONS or root == ANY else []
@@ -46,8 +46,8 @@ def opcodes_of(roots: Iterable[str | type]) -> tuple[str, ...]:
             known = _opcodes_by_class(len(OPERATIONS)).get(root, [])
         if not known:
             raise InternalError(f"a rule is entered for {root}, which is no operation")
-        found.update(dict.fromkeys(known))
-    return tuple(found)
+        opcodes.update(dict.fromkeys(known))
+    return tuple(opcodes)
 
 
 @cache
@@ -56,11 +56,11 @@ def _opcodes_by_class(operations: int) -> dict[type, list[str]]:
 
     operations: the number of registered operations, so that the cache is renewed when more are registered.
     """
-    found: dict[type, list[str]] = {}
+    opcodes: dict[type, list[str]] = {}
     for opcode, op in OPERATIONS.items():
         for base in op.__mro__:
-            found.setdefault(base, []).append(opcode)
-    return found
+            opcodes.setdefault(base, []).append(opcode)
+    return opcodes
 
 
 class Rules:
@@ -95,10 +95,10 @@ class Rules:
     def index(self, disabled: frozenset[str] = frozenset()) -> RuleIndex:
         """The rules by opcode, without those whose name, or whose table's name, is in ``disabled``."""
         key = len(self.rules), disabled
-        found = self._indices.get(key)
-        if found is None:
-            found = self._indices[key] = _index(self.rules, disabled)
-        return found
+        rule_index = self._indices.get(key)
+        if rule_index is None:
+            rule_index = self._indices[key] = _index(self.rules, disabled)
+        return rule_index
 
 
 def _index(rules: Sequence[Rule], disabled: frozenset[str]) -> RuleIndex:
