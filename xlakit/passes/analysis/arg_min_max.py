@@ -55,13 +55,13 @@ def _only_compares(computation: Computation) -> bool:
 
 def _picks(computation: Computation, op: Maximum | Minimum, a: float, b: float) -> bool:
     first = math.isnan(a) or (not math.isnan(b) and (a >= b if isinstance(op, Maximum) else a <= b))
-    given = dict(
+    parameter_values = dict(
         zip(computation.parameters, (("element", a), ("position", 0), ("element", b), ("position", 1)), strict=True)
     )
     values: dict[Instruction, tuple[str, float]] = {}
     for instruction in computation.instructions:
-        if instruction in given:
-            values[instruction] = given[instruction]
+        if instruction in parameter_values:
+            values[instruction] = parameter_values[instruction]
         elif not isinstance(instruction.op, Tuple):
             values[instruction] = _evaluated(instruction, values)
     selected = [values[o][1] for o in computation.root.operands]
@@ -73,12 +73,12 @@ def _same(a: float, b: float) -> bool:
 
 
 def _evaluated(instruction: Instruction, values: Mapping[Instruction, tuple[str, float]]) -> tuple[str, float]:
-    taken = [values[o] for o in instruction.operands]
-    numbers = [number for _, number in taken]
+    operands = [values[o] for o in instruction.operands]
+    numbers = [number for _, number in operands]
     if isinstance(instruction.op, Compare):
         return "truth", _COMPARISONS[instruction.op.direction](numbers[0], numbers[1])
     if isinstance(instruction.op, Select):
-        return taken[1] if numbers[0] else taken[2]
+        return operands[1] if numbers[0] else operands[2]
     if isinstance(instruction.op, Not):
         return "truth", not numbers[0]
     both = numbers[0] and numbers[1] if isinstance(instruction.op, And) else numbers[0] or numbers[1]

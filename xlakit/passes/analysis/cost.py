@@ -90,20 +90,20 @@ class CostCounter:
 
     def computation(self, computation: Computation) -> Cost:
         """The cost of one run of a computation."""
-        found = self._known.get(computation)
-        if found is None:
-            found = self._known[computation] = Cost()
+        cost = self._known.get(computation)
+        if cost is None:
+            cost = self._known[computation] = Cost()
             for instruction in computation.instructions:
-                found.add(self.instruction(instruction))
-        return found
+                cost.add(self.instruction(instruction))
+        return cost
 
     def instruction(self, instruction: Instruction) -> Cost:
         """The cost of an instruction, including the computations that it calls."""
         op = instruction.op
         if isinstance(op, Fusion):
-            inside = self.computation(op.calls)
+            called = self.computation(op.calls)
             read, written = fusion_bytes(instruction)
-            return Cost(inside.flops, inside.transcendentals, sum(read) + written)
+            return Cost(called.flops, called.transcendentals, sum(read) + written)
         cost = Cost(bytes_accessed=_bytes(instruction))
         counted = _FLOPS.get(instruction.opcode)
         if counted is not None:
@@ -153,13 +153,13 @@ def _applications(instruction: Instruction) -> float:
     """How often an operation applies its computation to elements."""
     op = instruction.op
     first = instruction.operands[0].shape if instruction.operands else instruction.shape
-    given = _elements(instruction.shape)
+    result_elements = _elements(instruction.shape)
     if isinstance(instruction.op, Reduce):
         results = len(instruction.shape.tuple_shapes) if instruction.shape.is_tuple else 1
-        return max(0, _elements(first) - given // max(1, results))
+        return max(0, _elements(first) - result_elements // max(1, results))
     if isinstance(op, ReduceWindow):
         results = len(instruction.shape.tuple_shapes) if instruction.shape.is_tuple else 1
-        return given // max(1, results) * _combinations(first, op)
+        return result_elements // max(1, results) * _combinations(first, op)
     if isinstance(op, SelectAndScatter):
         source = _elements(instruction.operands[1].shape)
         return source * math.prod(d.size for d in op.window.dimensions)
@@ -206,11 +206,13 @@ def _convolution_flops(instruction: Instruction) -> float:
     valid = 1
     for dimension, window in zip(numbers.input_spatial_dimensions, op.window.dimensions, strict=True):
         size = lhs.dimensions[dimension]
-        given = window_output(size, window)
+        output_size = window_output(size, window)
         valid *= sum(
-            0 <= at < (size - 1) * window.base_dilation + 1 and at % window.base_dilation == 0
+            0 <= position < (size - 1) * window.base_dilation + 1 and position % window.base_dilation == 0
             for tap in range(window.size)
-            for at in (o * window.stride + tap * window.window_dilation - window.padding_low for o in range(given))
+            for position in (
+                o * window.stride + tap * window.window_dilation - window.padding_low for o in range(output_size)
+            )
         )
     inputs = rhs.dimensions[numbers.kernel_input_feature_dimension]
     outputs = rhs.dimensions[numbers.kernel_output_feature_dimension]
@@ -270,21 +272,21 @@ def size_in_bytes(shape: Shape) -> int:
 def _bytes(instruction: Instruction) -> float:
     """The bytes of memory that an instruction reads and writes when it is a kernel of its own."""
     op, operands = instruction.op, [size_in_bytes(o.shape) for o in instruction.operands]
-    given = size_in_bytes(instruction.shape)
+    result_bytes = size_in_bytes(instruction.shape)
     if isinstance(op, _FREE):
         return 0
     if op.is_pointwise:
         # An operand that occurs twice is read once.
-        return sum(size_in_bytes(o.shape) for o in dict.fromkeys(instruction.operands)) + given
+        return sum(size_in_bytes(o.shape) for o in dict.fromkeys(instruction.operands)) + result_bytes
     if isinstance(op, _PARTIAL):
-        return 2 * given + sum(operands[1:])
+        return 2 * result_bytes + sum(operands[1:])
     if isinstance(op, DynamicUpdateSlice):
         return 2 * operands[1] + sum(operands[2:])
     if isinstance(op, Scatter):
         # The operands, the indices, the updates: each update reads and writes an element.
         count = len(operands) // 2
         return operands[count] + 3 * sum(operands[count + 1 :])
-    return sum(operands) + given
+    return sum(operands) + result_bytes
 
 
 def fusion_bytes(fusion: Instruction) -> tuple[list[float], float]:
@@ -294,13 +296,13 @@ def fusion_bytes(fusion: Instruction) -> tuple[list[float], float]:
     """
     calls = fusion.op_as(Fusion).calls
     readers = users_of(calls.instructions)
-    given: list[float] = []
+    read_bytes: list[float] = []
     for parameter in calls.parameters:
         size = size_in_bytes(parameter.shape)
         read = sum(_read_by(reader, parameter, size) for reader in readers.get(parameter, []))
-        given.append(min(size, read) if parameter is not calls.root else size)
+        read_bytes.append(min(size, read) if parameter is not calls.root else size)
     roots = calls.results
-    return given, sum(_written(root) for root in roots)
+    return read_bytes, sum(_written(root) for root in roots)
 
 
 def _read_by(reader: Instruction, operand: Instruction, size: int) -> float:

@@ -87,8 +87,8 @@ class CostModel:
 
     def operation(self, op: Op) -> OperationCost:
         """An element-wise operation on an element of 32 bits."""
-        found = _OPERATIONS.get(op.opcode, _ELEMENTARY) if isinstance(op, Expensive) else _PLAIN
-        return OperationCost(self.cycle * found.alone, self.fused * found.in_vector)
+        cycles = _OPERATIONS.get(op.opcode, _ELEMENTARY) if isinstance(op, Expensive) else _PLAIN
+        return OperationCost(self.cycle * cycles.alone, self.fused * cycles.in_vector)
 
     @property
     def plain(self) -> float:

@@ -98,17 +98,17 @@ def elements_needed(computation: Computation, bits: Sequence[int]) -> dict[Instr
     everything = 0
     for bit in bits:
         everything |= bit
-    needed: dict[Instruction, int] = {}
+    masks: dict[Instruction, int] = {}
     for instruction in computation.instructions:
         number = element_read(instruction, parameter)
         if number is not None:
-            needed[instruction] = bits[number]
+            masks[instruction] = bits[number]
             continue
         union = everything if instruction is parameter else 0
         for operand in (*instruction.operands, *instruction.control_predecessors):
-            union |= needed[operand]
-        needed[instruction] = union
-    return needed
+            union |= masks[operand]
+        masks[instruction] = union
+    return masks
 
 
 # -- trip counts -------------------------------------------------------------------------------------
@@ -145,7 +145,7 @@ def counted_elements(loop: Loop) -> dict[int, tuple[int, int]]:
     iterations = trip_count(loop)
     if not iterations:
         return {}
-    found: dict[int, tuple[int, int]] = {}
+    ranges: dict[int, tuple[int, int]] = {}
     for number in range(loop.count):
         start = loop.initial(number)
         first = None if start is None else as_integer(uniform(start))
@@ -154,8 +154,8 @@ def counted_elements(loop: Loop) -> dict[int, tuple[int, int]]:
         step = 0 if number in loop.unchanged else _step(loop, number)
         least, greatest = limits(start.shape.element_type)
         if step is not None and least <= first + (iterations - 1) * step <= greatest:
-            found[number] = min(first, first + (iterations - 1) * step), max(first, first + (iterations - 1) * step)
-    return found
+            ranges[number] = min(first, first + (iterations - 1) * step), max(first, first + (iterations - 1) * step)
+    return ranges
 
 
 _SWAPPED = {
@@ -179,16 +179,16 @@ def _constant(instruction: Instruction, loop: Loop, parameter: Instruction) -> i
 
 def _step(loop: Loop, number: int) -> int | None:
     """The constant that each iteration adds to an element; None if it adds none."""
-    given = loop.given(number)
-    if given is None or not isinstance(given.op, (Add, Subtract)):
+    next_value = loop.given(number)
+    if next_value is None or not isinstance(next_value.op, (Add, Subtract)):
         return None
-    left, right = given.operands
-    if isinstance(given.op, Add) and loop.element(right) == number:
+    left, right = next_value.operands
+    if isinstance(next_value.op, Add) and loop.element(right) == number:
         left, right = right, left
     step = _constant(right, loop, loop.parameter)
     if loop.element(left) != number or step is None:
         return None
-    return step if isinstance(given.op, Add) else -step
+    return step if isinstance(next_value.op, Add) else -step
 
 
 def _trip_count(
@@ -224,8 +224,8 @@ def with_loops(computation: Computation, changed: Mapping[Instruction, While], c
     cloner = ComputationCloner(computation, context)
     for old in computation.instructions:
         if old in changed:
-            made = cloner.append(old.replace(op=changed[old], operands=[cloner.clones[old.operands[0]]]))
-            cloner.substitute(old, made)
+            new_loop = cloner.append(old.replace(op=changed[old], operands=[cloner.clones[old.operands[0]]]))
+            cloner.substitute(old, new_loop)
         else:
             cloner.clone(old)
     return cloner.build()
@@ -253,16 +253,16 @@ class State:
 def with_state(loop: Loop, state: State, context: PassContext) -> While:
     """The while operation of the loop with another state."""
     old_root = loop.body.root
-    given = [None if old is None else loop.given(old) or old_root for old in state.elements]
+    next_values = [None if old is None else loop.given(old) or old_root for old in state.elements]
     body = _Inside(loop.body, state, context)
-    body.run([g for g in given if g is not None])
+    body.run([g for g in next_values if g is not None])
     results: list[Instruction] = []
-    for number, (old, instruction) in enumerate(zip(state.elements, given, strict=True)):
+    for number, (old, instruction) in enumerate(zip(state.elements, next_values, strict=True)):
         if old is None or instruction is None:
             results.append(body.carried(number))
         else:
-            made = body.clones[instruction]
-            results.append(body.at(old_root).element(made, old) if instruction is old_root else made)
+            clone = body.clones[instruction]
+            results.append(body.at(old_root).element(clone, old) if instruction is old_root else clone)
     root = body.at(old_root).tuple(*results)
     condition = _Inside(loop.condition, state, context)
     condition.run([loop.condition.root])
@@ -278,10 +278,10 @@ class _Inside(StateCloner):
         self._known: dict[int, Instruction] = {}
         self._read: dict[int, Instruction] = {}
 
-    def run(self, wanted: Sequence[Instruction]) -> None:
-        """Clone the instructions ``wanted``, all that they depend on, and those with side effects."""
+    def run(self, roots: Sequence[Instruction]) -> None:
+        """Clone the instructions ``roots``, all that they depend on, and those with side effects."""
         moved = self._change.moved
-        live = self._live(wanted)
+        live = self._live(roots)
         for old in self._computation.instructions:
             if old not in live:
                 continue
@@ -296,9 +296,9 @@ class _Inside(StateCloner):
             else:
                 self.clone(old)
 
-    def _live(self, wanted: Sequence[Instruction]) -> set[Instruction]:
+    def _live(self, roots: Sequence[Instruction]) -> set[Instruction]:
         """The instructions to clone; the parameter is among them only if it is read as a whole."""
-        live = set(wanted)
+        live = set(roots)
         for instruction in reversed(self._computation.instructions):
             if instruction.op.has_side_effect:
                 live.add(instruction)
@@ -311,10 +311,10 @@ class _Inside(StateCloner):
 
     def carried(self, number: int) -> Instruction:
         """Extract an element of the new state, by its new number."""
-        found = self._read.get(number)
-        if found is None:
-            found = self._read[number] = self.at(self.state).element(self.state, number)
-        return found
+        element = self._read.get(number)
+        if element is None:
+            element = self._read[number] = self.at(self.state).element(self.state, number)
+        return element
 
     def _element(self, number: int) -> Instruction:
         """The value of an element of the old state, by its old number."""
@@ -323,7 +323,7 @@ class _Inside(StateCloner):
             return self.carried(replacement)
         if replacement is None:
             raise InternalError(f"element {number} of {self._computation.name} is read, but no longer carried")
-        found = self._known.get(number)
-        if found is None:
-            found = self._known[number] = self.copy_all(replacement)
-        return found
+        value = self._known.get(number)
+        if value is None:
+            value = self._known[number] = self.copy_all(replacement)
+        return value

@@ -82,23 +82,23 @@ class _Analysis:
         self._folds = folds
         self._arguments = frozenset(entry.parameters)
 
-    def inexact(self, computation: Computation, given: Sequence[_TupleIndices]) -> _TupleIndices:
+    def inexact(self, computation: Computation, arguments: Sequence[_TupleIndices]) -> _TupleIndices:
         """The inexact arrays of a computation's result, given those of its arguments."""
-        found: dict[Instruction, _TupleIndices] = {}
+        indices: dict[Instruction, _TupleIndices] = {}
         for instruction in computation.instructions:
-            found[instruction] = self._of(instruction, [found[o] for o in instruction.operands], given)
-        return found[computation.root]
+            indices[instruction] = self._of(instruction, [indices[o] for o in instruction.operands], arguments)
+        return indices[computation.root]
 
     def _of(
-        self, instruction: Instruction, operands: Sequence[_TupleIndices], given: Sequence[_TupleIndices]
+        self, instruction: Instruction, operands: Sequence[_TupleIndices], arguments: Sequence[_TupleIndices]
     ) -> _TupleIndices:
         op = instruction.op
         if isinstance(op, Parameter):
-            return given[op.number]
+            return arguments[op.number]
         if isinstance(op, GetTupleElement):
             return frozenset(path[1:] for path in operands[0] if path[0] == op.index)
         if isinstance(op, Tuple):
-            return frozenset((number, *path) for number, own in enumerate(operands) for path in own)
+            return frozenset((number, *path) for number, indices in enumerate(operands) for path in indices)
         if isinstance(op, (OptimizationBarrier, AddDependency)):
             return operands[0]
         if isinstance(op, (Call, Fusion)):
@@ -109,7 +109,7 @@ class _Analysis:
             if operands[0]:
                 return _everything(instruction)
             branches = zip(op.branch_computations, operands[1:], strict=True)
-            return _NONE.union(*(self.inexact(branch, [own]) for branch, own in branches))
+            return _NONE.union(*(self.inexact(branch, [indices]) for branch, indices in branches))
         rounds = _sums_floats(instruction) or self._may_round_once(instruction)
         rounds = rounds or (self._folds and _is_elementary(instruction))
         return _everything(instruction) if rounds or any(operands) else _NONE

@@ -80,12 +80,12 @@ def recognize_order(comparator: Computation) -> KeyOrder | None:
     before the second. If the comparator does not order NaN (a plain comparison of floats), NaN goes last.
     """
     keys: list[SortKey] = []
-    rest: Instruction | None = comparator.root
-    while rest is not None:
-        found = _split(rest)
-        if found is None:
+    remaining: Instruction | None = comparator.root
+    while remaining is not None:
+        split = _split(remaining)
+        if split is None:
             return None
-        key, rest = found
+        key, remaining = split
         before = next((k for k in keys if (k.operand, k.part) == (key.operand, key.part)), None)
         if before is None:
             keys.append(key)
@@ -108,12 +108,12 @@ def _split(root: Instruction) -> tuple[SortKey, Instruction | None] | None:
     whole = _comparison(root)
     if whole is not None:
         return None if whole.key is None else (whole.key, None)
-    for before, different, rest in _lexicographic_forms(root):
+    for before, different, remaining in _lexicographic_forms(root):
         first, second = _comparison(before), _comparison(different.condition)
         if first is None or second is None or first.key is None or not first.strict:
             continue
         if first.subject == second.subject and second.direction is different.direction:
-            return first.key, rest
+            return first.key, remaining
     return None
 
 

@@ -53,22 +53,22 @@ def traffic(module: HloModule) -> list[Traffic]:
 
 
 def _of_computation(module: HloModule, computation: Computation) -> list[Traffic]:
-    found: list[Traffic] = []
+    traffic: list[Traffic] = []
     for instruction in computation.instructions:
         op = instruction.op
         if isinstance(op, While):
             times = _iterations(instruction)
             for inner, runs in ((op.condition, times + 1), (op.body, times)):
-                found += [replace(t, times=t.times * runs) for t in _of_computation(module, inner)]
+                traffic += [replace(t, times=t.times * runs) for t in _of_computation(module, inner)]
         elif isinstance(op, Conditional):
             branches = [_of_computation(module, b) for b in op.branch_computations]
-            found += max(branches, key=lambda branch: sum(t.total for t in branch))
+            traffic += max(branches, key=lambda branch: sum(t.total for t in branch))
         elif isinstance(op, (Collective, Permuting)):
-            found.append(_of_collective(module, instruction))
+            traffic.append(_of_collective(module, instruction))
         else:
             for callee in op.called_computations:
-                found += _of_computation(module, callee)
-    return found
+                traffic += _of_computation(module, callee)
+    return traffic
 
 
 def _iterations(loop: Instruction) -> int:
@@ -100,24 +100,24 @@ def sent_bytes(instruction: Instruction, members: int) -> float:
     if isinstance(op, Permuting):
         return operands * sum(source != target for source, target in op.source_target_pairs) / members
     size = instruction.op_as(Collective).group_size or members
-    others = (size - 1) / size
+    fraction = (size - 1) / size
     if isinstance(op, AllReduce):
-        return 2 * others * operands
+        return 2 * fraction * operands
     if isinstance(op, AllGather):
-        return others * operands * size
+        return fraction * operands * size
     if isinstance(op, (ReduceScatter, AllToAll, RaggedAllToAll, CollectiveBroadcast)):
-        return others * operands
+        return fraction * operands
     return float(operands)
 
 
-def as_text(found: Sequence[Traffic]) -> str:
+def as_text(traffic: Sequence[Traffic]) -> str:
     """A table of collectives, those that send most first, and the total."""
-    if not found:
+    if not traffic:
         return "devices send each other nothing"
     rows = [("bytes", "times", "collective", "operands", "of", "line")]
-    for t in sorted(found, key=lambda t: -t.total):
-        place = str(t.location) if t.location is not None else ""
-        rows.append((f"{t.total:,.0f}", str(t.times), t.opcode, t.shape, t.of, place))
-    total = math.fsum(t.total for t in found)
+    for t in sorted(traffic, key=lambda t: -t.total):
+        location = str(t.location) if t.location is not None else ""
+        rows.append((f"{t.total:,.0f}", str(t.times), t.opcode, t.shape, t.of, location))
+    total = math.fsum(t.total for t in traffic)
     lines = aligned(rows)
-    return f"{lines}\n\na device sends {total:,.0f} bytes in {sum(t.times for t in found):,} collectives"
+    return f"{lines}\n\na device sends {total:,.0f} bytes in {sum(t.times for t in traffic):,} collectives"
