@@ -30,19 +30,19 @@ class CommonSubexpressions(ComputationPass):
             if isinstance(i.op, Async)
             for c in i.op.called_computations
         }
-        made: dict[Computation, Computation] = {}
+        changed: dict[Computation, Computation] = {}
         known: dict[object, Computation] = {}
         for old in module.computations:
-            new = self.change(with_callees(old, made), context)
+            new = self.change(with_callees(old, changed), context)
             if old is not module.entry and old not in kept_apart and not new.has_side_effect:
                 first = known.setdefault(_signature(new), new)
                 if first is not new and context.spend("equal-computation"):
                     new = first
-            made[old] = new
-        if all(new is old for old, new in made.items()):
+            changed[old] = new
+        if all(new is old for old, new in changed.items()):
             return module
-        entry = made[module.entry]
-        others = tuple(c for c in dict.fromkeys(made.values()) if c is not entry)
+        entry = changed[module.entry]
+        others = tuple(c for c in dict.fromkeys(changed.values()) if c is not entry)
         return module.replace(entry=entry, computations=others)
 
     def change(self, computation: Computation, context: PassContext) -> Computation:
@@ -64,9 +64,9 @@ class CommonSubexpressions(ComputationPass):
                 changed[instruction] = current
         if not changed:
             return computation
-        kept = tuple(dict.fromkeys([changed.get(i, i) for i in computation.instructions]))
+        instructions = tuple(dict.fromkeys([changed.get(i, i) for i in computation.instructions]))
         root = changed.get(computation.root, computation.root)
-        return Computation(computation.name, kept, root, computation.execution_thread)
+        return Computation(computation.name, instructions, root, computation.execution_thread)
 
 
 def _with_changed(x: Instruction, changed: Mapping[Instruction, Instruction]) -> Instruction:

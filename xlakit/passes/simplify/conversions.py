@@ -89,12 +89,12 @@ def _all_values(kind: PrimitiveType) -> np.ndarray:
 
 def _survives(values: np.ndarray, wide: PrimitiveType) -> bool:
     kind = PrimitiveType.from_dtype(values.dtype)
-    there = convert(values, wide)
-    back = convert(there, kind)
+    converted = convert(values, wide)
+    back = convert(converted, kind)
     if not kind.is_floating:
         exact = np.array_equal(np.asarray(back, np.int64), np.asarray(values, np.int64))
-        return exact and np.array_equal(np.asarray(there, np.float64), np.asarray(values, np.float64))
-    a, b, middle = (np.asarray(v, dtype=np.float64) for v in (values, back, there))
+        return exact and np.array_equal(np.asarray(converted, np.float64), np.asarray(values, np.float64))
+    a, b, middle = (np.asarray(v, dtype=np.float64) for v in (values, back, converted))
     same = np.array_equal(a, b, equal_nan=True) and np.array_equal(a, middle, equal_nan=True)
     numbers = ~np.isnan(a)
     return same and np.array_equal(np.signbit(a[numbers]), np.signbit(middle[numbers]))

@@ -24,5 +24,5 @@ class DeadCode(ComputationPass):
         unused = len(computation.instructions) - len(live)
         if not unused or not context.spend("unused-instruction", unused):
             return computation
-        kept = tuple(i for i in computation.instructions if i in live)
-        return Computation(computation.name, kept, computation.root, computation.execution_thread)
+        instructions = tuple(i for i in computation.instructions if i in live)
+        return Computation(computation.name, instructions, computation.root, computation.execution_thread)

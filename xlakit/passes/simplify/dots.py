@@ -74,9 +74,9 @@ def vector_times_matrix(x: Instruction, make: Rewriter) -> Instruction | None:
     """
     op = x.op_as(Dot)
     left, right = x.operands
-    stays = left.shape.rank - len(op.lhs_batch_dims) - len(op.lhs_contracting_dims)
+    free_dimensions = left.shape.rank - len(op.lhs_batch_dims) - len(op.lhs_contracting_dims)
     is_vector = right.shape.rank == len(op.rhs_batch_dims) + len(op.rhs_contracting_dims)
-    if not is_vector or not stays or not op.lhs_contracting_dims or is_packed(op):
+    if not is_vector or not free_dimensions or not op.lhs_contracting_dims or is_packed(op):
         return None
     if left.shape.rank - 1 in (*op.lhs_batch_dims, *op.lhs_contracting_dims):
         return None
@@ -153,5 +153,5 @@ def transpose_of_dot(x: Instruction, make: Rewriter) -> Instruction | None:
     if exchanged is None:
         return None
     product = inner.shape.without_layout().with_dimensions(tuple(inner.shape.dimensions[d] for d in swapped))
-    made = make.add(exchanged, right, left, shape=product)
-    return make.transpose(made, [swapped.index(d) for d in permutation])
+    exchanged_dot = make.add(exchanged, right, left, shape=product)
+    return make.transpose(exchanged_dot, [swapped.index(d) for d in permutation])

@@ -135,8 +135,8 @@ def gather_one(x: Instruction, make: Rewriter) -> Instruction | None:
     zero = make.scalar(0, indices.shape.element_type)
     starts = [zero] * operand.shape.rank
     for position, dimension in enumerate(mapped):
-        one = make.slice(flat, (SliceDimension(position, position + 1),))
-        starts[dimension] = make.reshape(one, ())
+        index = make.slice(flat, (SliceDimension(position, position + 1),))
+        starts[dimension] = make.reshape(index, ())
     part = make.add(DynamicSlice(dynamic_slice_sizes=tuple(op.slice_sizes)), operand, *starts)
     return make.reshape(part, x.shape.dimensions)
 

@@ -54,8 +54,8 @@ def only_window(x: Instruction) -> tuple[int, ...] | None:
     if not updates.num_elements or updates.element_type is not x.shape.element_type:
         return None
     covered = {*op.inserted_window_dims, *op.input_batching_dims}
-    given = iter([updates.dimensions[d] for d in op.update_window_dims])
-    sizes = tuple(1 if d in covered else next(given) for d in range(x.operands[0].shape.rank))
+    window_sizes = iter([updates.dimensions[d] for d in op.update_window_dims])
+    sizes = tuple(1 if d in covered else next(window_sizes) for d in range(x.operands[0].shape.rank))
     # With several windows, there are more updates than a window has elements.
     return sizes if math.prod(sizes) == updates.num_elements else None
 

@@ -167,11 +167,11 @@ def compare_complex_magnitude(x: Instruction, make: Rewriter) -> Instruction | N
     limits = make.full(limit, total.shape)
     if op.direction in (ComparisonDirection.LT, ComparisonDirection.LE):
         return make.compare(total, limits, "LT")
-    found = make.compare(total, limits, "GE")
+    comparison = make.compare(total, limits, "GE")
     for part in parts:
         infinite = make.compare(make.apply("abs", part), make.full(math.inf, part.shape), "EQ")
-        found = make.apply("or", found, infinite)
-    return found
+        comparison = make.apply("or", comparison, infinite)
+    return comparison
 
 
 @cache

@@ -61,11 +61,11 @@ def reshape_broadcast(x: Instruction, make: Rewriter) -> Instruction | None:
         return make.broadcast(source, x.shape.dimensions)
     if _proper_sizes(inner.shape.dimensions) != _proper_sizes(x.shape.dimensions):
         return None
-    now = dict(zip(_proper(inner.shape.dimensions), _proper(x.shape.dimensions), strict=True))
+    result_dimension = dict(zip(_proper(inner.shape.dimensions), _proper(x.shape.dimensions), strict=True))
     dimensions = inner.op_as(Broadcast).dimensions
-    kept = _proper(source.shape.dimensions)
+    proper_dimensions = _proper(source.shape.dimensions)
     narrow = make.reshape(source, _proper_sizes(source.shape.dimensions))
-    return make.broadcast(narrow, x.shape.dimensions, [now[dimensions[d]] for d in kept])
+    return make.broadcast(narrow, x.shape.dimensions, [result_dimension[dimensions[d]] for d in proper_dimensions])
 
 
 @_rule("reshape")
@@ -80,8 +80,8 @@ def reshape_transpose(x: Instruction, make: Rewriter) -> Instruction | None:
     (source,) = inner.operands
     if _proper_sizes(inner.shape.dimensions) != x.shape.dimensions:
         return None
-    kept = _proper(source.shape.dimensions)
-    permutation = [kept.index(d) for d in inner.op_as(Transpose).dimensions if d in kept]
+    proper_dimensions = _proper(source.shape.dimensions)
+    permutation = [proper_dimensions.index(d) for d in inner.op_as(Transpose).dimensions if d in proper_dimensions]
     return make.transpose(make.reshape(source, _proper_sizes(source.shape.dimensions)), permutation)
 
 
@@ -115,8 +115,8 @@ def transpose_broadcast(x: Instruction, make: Rewriter) -> Instruction | None:
     (inner,) = x.operands
     if not isinstance(inner.op, Broadcast):
         return None
-    now = permutation_inverse(x.op_as(Transpose).dimensions)
-    dimensions = [now[d] for d in inner.op_as(Broadcast).dimensions]
+    inverse = permutation_inverse(x.op_as(Transpose).dimensions)
+    dimensions = [inverse[d] for d in inner.op_as(Broadcast).dimensions]
     return make.broadcast(inner.operands[0], x.shape.dimensions, dimensions)
 
 

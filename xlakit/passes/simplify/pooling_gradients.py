@@ -81,14 +81,14 @@ class PoolingGradients(ProgramPass):
 
     def change(self, computation: Computation, context: PassContext) -> Computation:
         """Fuse in one computation."""
-        found = {i: s for i in computation.instructions if (s := padded_selection(i)) is not None}
-        if not found:
+        selections = {i: s for i in computation.instructions if (s := padded_selection(i)) is not None}
+        if not selections:
             return computation
         live = live_instructions(computation)
         uses = use_counts(live, computation.root, control=True)
         chosen = {
             i: s
-            for i, s in found.items()
+            for i, s in selections.items()
             if i in live
             and not any(is_fixed(each) for each in (i, *s.inside))
             and all(uses[each] == 1 for each in s.inside)
@@ -103,14 +103,14 @@ class PoolingGradients(ProgramPass):
             calls = _body(old, chosen[old], context)
             return Fused(names.new("fusion"), FusionKind.OUTPUT, calls, chosen[old].operands, [old])
 
-        kept = [i for i in computation.instructions if i in live and i not in left_out]
-        return with_fusions(computation, [fused(i) if i in chosen else i for i in kept])
+        instructions = [i for i in computation.instructions if i in live and i not in left_out]
+        return with_fusions(computation, [fused(i) if i in chosen else i for i in instructions])
 
 
 def _body(root: Instruction, selection: PaddedSelection, context: PassContext) -> Computation:
     """The computation of the fusion."""
     builder = ComputationBuilder(context)
-    made = {o: builder.parameter(n, o.shape) for n, o in enumerate(selection.operands)}
+    clones = {o: builder.parameter(n, o.shape) for n, o in enumerate(selection.operands)}
     for old in (*selection.inside, root):
-        made[old] = builder.add(old.op, *(made[o] for o in old.operands), like=old, shape=old.shape)
-    return builder.computation(context.computation_name("padded_selection"), made[root])
+        clones[old] = builder.add(old.op, *(clones[o] for o in old.operands), like=old, shape=old.shape)
+    return builder.computation(context.computation_name("padded_selection"), clones[root])

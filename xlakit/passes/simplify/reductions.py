@@ -71,19 +71,21 @@ def reduce_narrow_dimension(x: Instruction, make: Rewriter) -> Instruction | Non
     operand, init = x.operands
     op = x.op_as(Reduce)
     sizes = operand.shape.dimensions
-    gone = {d for d in op.dimensions if sizes[d] == 1}
-    if not gone or len(gone) == len(op.dimensions):
+    dropped = {d for d in op.dimensions if sizes[d] == 1}
+    if not dropped or len(dropped) == len(op.dimensions):
         return None
-    kept = [d for d in range(len(sizes)) if d not in gone]
-    dimensions = tuple(kept.index(d) for d in op.dimensions if d not in gone)
-    narrow = make.reshape(operand, [sizes[d] for d in kept])
+    remaining = [d for d in range(len(sizes)) if d not in dropped]
+    dimensions = tuple(remaining.index(d) for d in op.dimensions if d not in dropped)
+    narrow = make.reshape(operand, [sizes[d] for d in remaining])
     return _in_type_of(x, make.add(dataclasses.replace(op, dimensions=dimensions), narrow, init))
 
 
-def _in_type_of(x: Instruction, made: Instruction) -> Instruction:
-    """``made`` with the declared element type of ``x``."""
+def _in_type_of(x: Instruction, reduced: Instruction) -> Instruction:
+    """``reduced`` with the declared element type of ``x``."""
     kind = x.shape.element_type
-    return made if made.shape.element_type is kind else made.replace(shape=made.shape.with_element_type(kind))
+    return (
+        reduced if reduced.shape.element_type is kind else reduced.replace(shape=reduced.shape.with_element_type(kind))
+    )
 
 
 @_rule("reduce")
@@ -104,9 +106,9 @@ def reduce_twice(x: Instruction, make: Rewriter) -> Instruction | None:
     twice = isinstance(op, Idempotent) and same_value(first, init)
     if not twice and not is_identity(op, uniform(first)):
         return None
-    done = inner.op_as(Reduce).dimensions
-    left = [d for d in range(operand.shape.rank) if d not in done]
-    dimensions = tuple(sorted([*done, *(left[d] for d in x.op_as(Reduce).dimensions)]))
+    inner_dimensions = inner.op_as(Reduce).dimensions
+    left = [d for d in range(operand.shape.rank) if d not in inner_dimensions]
+    dimensions = tuple(sorted([*inner_dimensions, *(left[d] for d in x.op_as(Reduce).dimensions)]))
     return make.add(dataclasses.replace(x.op_as(Reduce), dimensions=dimensions), operand, init)
 
 
@@ -121,8 +123,8 @@ def reduce_transpose(x: Instruction, make: Rewriter) -> Instruction | None:
     inner, init = x.operands
     permutation = inner.op_as(Transpose).dimensions
     op = x.op_as(Reduce)
-    kept = [permutation[d] for d in range(len(permutation)) if d not in op.dimensions]
-    if kept != sorted(kept):
+    remaining = [permutation[d] for d in range(len(permutation)) if d not in op.dimensions]
+    if remaining != sorted(remaining):
         return None
     dimensions = tuple(sorted(permutation[d] for d in op.dimensions))
     return make.add(dataclasses.replace(op, dimensions=dimensions), inner.operands[0], init)
@@ -144,9 +146,11 @@ def reduce_the_same(x: Instruction, make: Rewriter) -> Instruction | None:
     added = [d for d in op.dimensions if d not in pattern]
     if not added:
         return None
-    kept = [d for d in range(inner.shape.rank) if d not in added]
-    narrow = make.broadcast(source, [inner.shape.dimensions[d] for d in kept], [kept.index(d) for d in pattern])
-    dimensions = tuple(kept.index(d) for d in op.dimensions if d not in added)
+    remaining = [d for d in range(inner.shape.rank) if d not in added]
+    narrow = make.broadcast(
+        source, [inner.shape.dimensions[d] for d in remaining], [remaining.index(d) for d in pattern]
+    )
+    dimensions = tuple(remaining.index(d) for d in op.dimensions if d not in added)
     return make.add(dataclasses.replace(op, dimensions=dimensions), narrow, init)
 
 

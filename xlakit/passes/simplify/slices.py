@@ -92,8 +92,8 @@ def slice_transpose(x: Instruction, make: Rewriter) -> Instruction | None:
     if uses > 1 and uses * x.shape.num_elements > inner.shape.num_elements:
         return None
     permutation = inner.op_as(Transpose).dimensions
-    now = permutation_inverse(permutation)
-    part = make.slice(inner.operands[0], [_ranges(x)[d] for d in now])
+    inverse = permutation_inverse(permutation)
+    part = make.slice(inner.operands[0], [_ranges(x)[d] for d in inverse])
     return make.transpose(part, permutation)
 
 
@@ -218,10 +218,10 @@ def pad_twice(x: Instruction, make: Rewriter) -> Instruction | None:
 def concatenate_one(x: Instruction, make: Rewriter) -> Instruction | None:
     """concatenate(x) -> x, and arrays without elements are left out."""
     dimension = x.op_as(Concatenate).dimension
-    kept = [o for o in x.operands if o.shape.dimensions[dimension]]
-    if not one_type(x) or (len(kept) == len(x.operands) and len(kept) > 1):
+    operands = [o for o in x.operands if o.shape.dimensions[dimension]]
+    if not one_type(x) or (len(operands) == len(x.operands) and len(operands) > 1):
         return None
-    return _concatenate(kept or x.operands[:1], dimension, make)
+    return _concatenate(operands or x.operands[:1], dimension, make)
 
 
 @_rule("concatenate")

@@ -63,13 +63,13 @@ def reverse_sort(x: Instruction, make: Rewriter) -> Instruction | None:
 def _opposite(comparator: Computation, context: PassContext) -> Computation | None:
     """The comparator of the opposite order, if the keys of the comparator are recognized; else None."""
     builder = ComputationBuilder(context)
-    made: dict[Instruction, Instruction] = {}
+    clones: dict[Instruction, Instruction] = {}
     for number, old in enumerate(comparator.parameters):
-        made[comparator.parameters[number ^ 1]] = builder.parameter(number, old.shape)
+        clones[comparator.parameters[number ^ 1]] = builder.parameter(number, old.shape)
     for each in post_order([comparator.root]):
-        if each not in made:
-            made[each] = builder.add(each.op, *(made[o] for o in each.operands), shape=each.shape)
-    opposite = builder.computation(context.computation_name(comparator.name), made[comparator.root])
+        if each not in clones:
+            clones[each] = builder.add(each.op, *(clones[o] for o in each.operands), shape=each.shape)
+    opposite = builder.computation(context.computation_name(comparator.name), clones[comparator.root])
     keys = recognize_order(comparator)
     if keys is None or recognize_order(opposite) != tuple(replace(k, descending=not k.descending) for k in keys):
         return None
@@ -114,28 +114,28 @@ class PartialSort:
 
 def partial_sort(computation: Computation) -> PartialSort | None:
     """The partial sort along the last dimension that a computation is; None if it is none."""
-    found: PartialSort | None = None
+    partial: PartialSort | None = None
     for part in computation.results:
         if not isinstance(part.op, Slice):
             return None
         (whole,) = part.operands
         sort, number = (whole.operands[0], whole.op.index) if isinstance(whole.op, GetTupleElement) else (whole, 0)
-        *others, size = whole.shape.dimensions
+        *row_dimensions, size = whole.shape.dimensions
         cut = part.op.slice[-1]
-        if not isinstance(sort.op, Sort) or part.op.slice[:-1] != tuple(SliceDimension(0, n) for n in others):
+        if not isinstance(sort.op, Sort) or part.op.slice[:-1] != tuple(SliceDimension(0, n) for n in row_dimensions):
             return None
-        if cut.stride != 1 or (cut.start and cut.limit != size) or sort.op.dimension != len(others):
+        if cut.stride != 1 or (cut.start and cut.limit != size) or sort.op.dimension != len(row_dimensions):
             return None
-        if found is None:
+        if partial is None:
             key = _single_key(sort)
             if key is None:
                 return None
-            found = PartialSort(sort, key, cut.limit - cut.start, cut.start > 0, (number,))
-        elif found.sort is sort and (found.count, found.last) == (cut.limit - cut.start, cut.start > 0):
-            found = PartialSort(sort, found.key, found.count, found.last, (*found.results, number))
+            partial = PartialSort(sort, key, cut.limit - cut.start, cut.start > 0, (number,))
+        elif partial.sort is sort and (partial.count, partial.last) == (cut.limit - cut.start, cut.start > 0):
+            partial = PartialSort(sort, partial.key, partial.count, partial.last, (*partial.results, number))
         else:
             return None
-    return found
+    return partial
 
 
 def _single_key(sort: Instruction) -> SortKey | None:
@@ -169,10 +169,8 @@ class PartialSorts(ProgramPass):
         if not sorts:
             return computation
         users = _users(computation)
-        wanted = {
-            s: w for s in sorts if (w := _wanted(s, users, context)) is not None and context.spend("partial-sort")
-        }
-        return _Cutting(computation, wanted, context).result() if wanted else computation
+        cuts = {s: w for s in sorts if (w := _wanted(s, users, context)) is not None and context.spend("partial-sort")}
+        return _Cutting(computation, cuts, context).result() if cuts else computation
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,10 +214,10 @@ def _wanted(sort: Instruction, users: dict[Instruction, list[Instruction]], cont
     dimension = sort.op_as(Sort).dimension
     length = sort.operands[0].shape.dimensions[dimension]
     slices = _slices(sort, users)
-    taken = [part.op_as(Slice).slice[dimension] for parts in slices.values() for part in parts]
-    if not taken or any(r.start == r.limit for r in taken) or not _keeps_types(sort):
+    ranges = [part.op_as(Slice).slice[dimension] for parts in slices.values() for part in parts]
+    if not ranges or any(r.start == r.limit for r in ranges) or not _keeps_types(sort):
         return None
-    start, limit = min(r.start for r in taken), max(r.limit for r in taken)
+    start, limit = min(r.start for r in ranges), max(r.limit for r in ranges)
     count, last = (limit, False) if limit <= length - start else (length - start, True)
     key = _single_key(sort) if count <= min(length // _SORTED_FOR_EACH.value, _MOST_WANTED) else None
     if key is None or is_index(sort.operands[key.operand], dimension):
@@ -234,7 +232,7 @@ def _wanted(sort: Instruction, users: dict[Instruction, list[Instruction]], cont
 
 def _slices(sort: Instruction, users: dict[Instruction, list[Instruction]]) -> dict[int, list[Instruction]]:
     """The slices of each result of a sort; empty if anything else reads it."""
-    found: dict[int, list[Instruction]] = {}
+    slices: dict[int, list[Instruction]] = {}
     for whole in users.get(sort, ()) if sort.shape.is_tuple else (sort,):
         number = whole.op.index if isinstance(whole.op, GetTupleElement) else 0
         if whole is not sort and (not isinstance(whole.op, GetTupleElement) or is_fixed(whole)):
@@ -242,8 +240,8 @@ def _slices(sort: Instruction, users: dict[Instruction, list[Instruction]]) -> d
         for part in users.get(whole, ()):
             if not isinstance(part.op, Slice) or is_fixed(part):
                 return {}
-            found.setdefault(number, []).append(part)
-    return dict(sorted(found.items()))
+            slices.setdefault(number, []).append(part)
+    return dict(sorted(slices.items()))
 
 
 def _keeps_types(sort: Instruction) -> bool:
@@ -265,26 +263,26 @@ def _comparator(sort: Instruction, operands: Sequence[int], negated: int | None,
     if negated is None and len(operands) == len(sort.operands):
         return old
     builder = ComputationBuilder(context)
-    made: dict[Instruction, Instruction] = {}
+    clones: dict[Instruction, Instruction] = {}
     for position, number in enumerate(operands):
         for side in range(2):
             parameter = old.parameters[2 * number + side]
             value = builder.parameter(2 * position + side, parameter.shape)
-            made[parameter] = builder.apply("negate", value) if number == negated else value
+            clones[parameter] = builder.apply("negate", value) if number == negated else value
     for each in post_order([old.root]):
-        if each not in made:
-            made[each] = builder.add(each.op, *(made[o] for o in each.operands), shape=each.shape)
-    return builder.computation(context.computation_name(old.name), made[old.root])
+        if each not in clones:
+            clones[each] = builder.add(each.op, *(clones[o] for o in each.operands), shape=each.shape)
+    return builder.computation(context.computation_name(old.name), clones[old.root])
 
 
 class _Cutting(ComputationCloner):
     """A copy of a computation with fusions in place of sorts and their slices."""
 
-    def __init__(self, computation: Computation, wanted: Mapping[Instruction, _Wanted], context: PassContext) -> None:
+    def __init__(self, computation: Computation, cuts: Mapping[Instruction, _Wanted], context: PassContext) -> None:
         super().__init__(computation, context)
         self._old = computation
         self._context = context
-        self._wanted = wanted
+        self._wanted = cuts
 
     def result(self) -> Computation:
         """The new computation."""
@@ -299,28 +297,28 @@ class _Cutting(ComputationCloner):
                 self.clone(old)
         return self.build()
 
-    def _cut(self, wanted: _Wanted) -> None:
+    def _cut(self, cut: _Wanted) -> None:
         """Replace a sort and its slices by a fusion and slices of its result."""
-        sort, dimension = wanted.sort, wanted.dimension
+        sort, dimension = cut.sort, cut.dimension
         rank = sort.operands[0].shape.rank
         rows_last = (*(d for d in range(rank) if d != dimension), dimension)
-        given: dict[int, Instruction] = {}
-        for number in wanted.operands:
+        sources: dict[int, Instruction] = {}
+        for number in cut.operands:
             operand = sort.operands[number]
             if not is_index(operand, dimension):
-                source = operand.operands[0] if number == wanted.negated else operand
-                given[number] = self._permuted(self.clones[source], rows_last)
-        calls = _body(wanted, given, self._context)
+                source = operand.operands[0] if number == cut.negated else operand
+                sources[number] = self._permuted(self.clones[source], rows_last)
+        calls = _body(cut, sources, self._context)
         fusion = self.add(
-            Fusion(kind=FusionKind.OUTPUT, calls=calls), *given.values(), like=sort, shape=calls.root.shape
+            Fusion(kind=FusionKind.OUTPUT, calls=calls), *sources.values(), like=sort, shape=calls.root.shape
         )
-        for position, (number, parts) in enumerate(wanted.slices.items()):
+        for position, (number, parts) in enumerate(cut.slices.items()):
             few = self.at(sort).element(fusion, position) if fusion.shape.is_tuple else fusion
             few = self._permuted(few, permutation_inverse(rows_last))
-            if number == wanted.negated:
+            if number == cut.negated:
                 few = self.at(sort).apply("negate", few)
             for part in parts:
-                self.substitute(part, self._sliced(few, part, dimension, wanted.start))
+                self.substitute(part, self._sliced(few, part, dimension, cut.start))
 
     def _permuted(self, x: Instruction, permutation: tuple[int, ...]) -> Instruction:
         """An array with permuted dimensions; a reshape if only dimensions of size 1 move."""
@@ -342,24 +340,24 @@ class _Cutting(ComputationCloner):
         return self.at(part).slice(few, ranges)
 
 
-def _body(wanted: _Wanted, given: Mapping[int, Instruction], context: PassContext) -> Computation:
+def _body(cut: _Wanted, sources: Mapping[int, Instruction], context: PassContext) -> Computation:
     """The computation of a fusion: sort the rows of its parameters, and slice the results."""
     builder = ComputationBuilder(context)
-    parameters = {n: builder.parameter(position, x.shape) for position, (n, x) in enumerate(given.items())}
-    shape = next(iter(given.values())).shape.without_layout()
-    others = shape.dimensions[:-1]
+    parameters = {n: builder.parameter(position, x.shape) for position, (n, x) in enumerate(sources.items())}
+    shape = next(iter(sources.values())).shape.without_layout()
+    row_dimensions = shape.dimensions[:-1]
     operands: list[Instruction] = []
-    for number in wanted.operands:
-        kind = wanted.sort.operands[number].shape.element_type
-        index = Iota(iota_dimension=len(others))
+    for number in cut.operands:
+        kind = cut.sort.operands[number].shape.element_type
+        index = Iota(iota_dimension=len(row_dimensions))
         operand = parameters.get(number) or builder.add(index, shape=shape.with_element_type(kind))
         operands.append(operand)
-    op = Sort(dimension=len(others), is_stable=wanted.sort.op_as(Sort).is_stable, to_apply=wanted.comparator)
+    op = Sort(dimension=len(row_dimensions), is_stable=cut.sort.op_as(Sort).is_stable, to_apply=cut.comparator)
     sort = builder.add(op, *operands)
-    ranges = (*(SliceDimension(0, size) for size in others), SliceDimension(wanted.start, wanted.start + wanted.count))
+    ranges = (*(SliceDimension(0, size) for size in row_dimensions), SliceDimension(cut.start, cut.start + cut.count))
     few: list[Instruction] = []
-    for number in wanted.slices:
-        whole = builder.element(sort, wanted.operands.index(number)) if sort.shape.is_tuple else sort
+    for number in cut.slices:
+        whole = builder.element(sort, cut.operands.index(number)) if sort.shape.is_tuple else sort
         few.append(builder.slice(whole, ranges))
     root = few[0] if len(few) == 1 else builder.tuple(*few)
     return builder.computation(context.computation_name("partial_sort"), root)

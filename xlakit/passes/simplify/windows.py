@@ -83,8 +83,8 @@ def split_long_window(x: Instruction, make: Rewriter) -> Instruction | None:
     inner_size = min(costs)[1]
     inner = dataclasses.replace(d, size=inner_size, stride=1)
     outer = WindowDimension(d.size // inner_size, d.stride, window_dilation=d.window_dilation * inner_size)
-    made = make.add(_with(op, axis, inner), *x.operands)
-    return make.add(_with(op, axis, outer), made, x.operands[1])
+    inner_reduction = make.add(_with(op, axis, inner), *x.operands)
+    return make.add(_with(op, axis, outer), inner_reduction, x.operands[1])
 
 
 def _with(op: ReduceWindow, axis: int, dimension: WindowDimension) -> ReduceWindow:
