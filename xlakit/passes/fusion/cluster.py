@@ -169,8 +169,8 @@ class Cluster:
                     continue
                 times = reduced_size(user, number)
                 copies, computed = max(copies, demand.copies * times), max(computed, demand.computed * times)
-                found = [view_of_operand(user, number, view, self._loops) for view in demand.views]
-                views.update(dict.fromkeys(view for view in found if view is not None))
+                operand_views = [view_of_operand(user, number, view, self._loops) for view in demand.views]
+                views.update(dict.fromkeys(view for view in operand_views if view is not None))
             if len(views) > _MOST_VIEWS.value:
                 return None
         if any(map(is_in_reduction, views)):
@@ -287,18 +287,18 @@ class Cluster:
             return False
         if self.reduced and (sizes != self.sizes or over != self.reduced):
             return False
-        kept = tuple(size for d, size in enumerate(sizes) if d not in over)
-        if not self.reduced and domain is Domain.ELEMENT and math.prod(self.sizes) == math.prod(kept):
+        remaining = tuple(size for d, size in enumerate(sizes) if d not in over)
+        if not self.reduced and domain is Domain.ELEMENT and math.prod(self.sizes) == math.prod(remaining):
             # Users of the reduction's results: their elements are the rows of the new domain.
             if any(member.domain is Domain.ROW for member in self.members.values()) or self._is_better_apart(reduce):
                 return False
             for instruction, member in self.members.items():
                 self.members[instruction] = member._replace(domain=Domain.ROW if member.domain else None)
         else:
-            if domain is not Domain.ROW or sizes != self.sizes or reduce.shape.dimensions != kept:
+            if domain is not Domain.ROW or sizes != self.sizes or reduce.shape.dimensions != remaining:
                 return False
-            is_trailing = over == frozenset(range(len(kept), len(sizes)))
-            if not is_trailing or (math.prod(kept) < _FEW_ROWS.value and math.prod(sizes) > _SHORT_ROW.value):
+            is_trailing = over == frozenset(range(len(remaining), len(sizes)))
+            if not is_trailing or (math.prod(remaining) < _FEW_ROWS.value and math.prod(sizes) > _SHORT_ROW.value):
                 return False
         self._reduce(reduce)
         return True
@@ -324,16 +324,16 @@ class Cluster:
         """
         if not isinstance(instruction.op, (Concatenate, Pad)):
             return self._cuts
-        found = [
+        views = [
             view_of_operand(instruction, number, view, self._loops)
             for number in range(len(instruction.operands))
             for view in demand.views
         ]
-        return self._cuts_at(border for view in found if view is not None for border in borders(view))
+        return self._cuts_at(border for view in views if view is not None for border in borders(view))
 
-    def _cuts_at(self, found: Iterable[tuple[Loop, int]]) -> Cuts | None:
+    def _cuts_at(self, borders: Iterable[tuple[Loop, int]]) -> Cuts | None:
         cuts = dict(self._cuts)
-        for loop, iteration in found:
+        for loop, iteration in borders:
             # Only loops over the results are cut, and not at their ends.
             length = 0 if loop.dimension is None else self.sizes[loop.dimension]
             if length >= _SHORT_LOOP.value and 0 < iteration < length:
@@ -364,7 +364,7 @@ class Cluster:
         self.operands = (self.operands | other.operands) - set(self.members)
 
     def _cuts_of_both(self, other: Cluster) -> Cuts | None:
-        return self._cuts_at((loop, iteration) for loop, found in other._cuts.items() for iteration in found)
+        return self._cuts_at((loop, iteration) for loop, iterations in other._cuts.items() for iteration in iterations)
 
 
 def _dimensions(root: Instruction) -> tuple[int, ...]:
@@ -406,21 +406,25 @@ def _at_the_index(update: Instruction) -> set[Instruction]:
     They depend on the array only through the slice at the position of the update, element by element. Empty if some
     instruction reads the array in another way: that has to be computed before the update starts, outside of the fusion.
     """
-    target, written, *starts = update.operands
-    found: set[Instruction] = set()
-    stack = [written]
+    target, update_value, *starts = update.operands
+    members: set[Instruction] = set()
+    stack = [update_value]
     while stack:
         node = stack.pop()
-        if node in found or not _needs(node, target):
+        if node in members or not _needs(node, target):
             continue
-        if node is target or node.shape.dimensions != written.shape.dimensions or len(found) >= _MOST_MEMBERS.value:
+        if (
+            node is target
+            or node.shape.dimensions != update_value.shape.dimensions
+            or len(members) >= _MOST_MEMBERS.value
+        ):
             return set()
         if not _is_slice_at(node, target, starts):
             if not isinstance(node.op, ELEMENTWISE):
                 return set()
             stack.extend(node.operands)
-        found.add(node)
-    return found
+        members.add(node)
+    return members
 
 
 def _is_slice_at(instruction: Instruction, source: Instruction, starts: Sequence[Instruction]) -> bool:
@@ -430,7 +434,9 @@ def _is_slice_at(instruction: Instruction, source: Instruction, starts: Sequence
     """
     op, operands = instruction.op, instruction.operands
     if isinstance(op, DynamicSlice):
-        return operands[0] is source and all(own is start for own, start in zip(operands[1:], starts, strict=True))
+        return operands[0] is source and all(
+            start_index is start for start_index, start in zip(operands[1:], starts, strict=True)
+        )
     if not isinstance(op, Slice) or operands[0] is not source:
         return False
     return all(s.stride == 1 and as_integer(uniform(i)) == s.start for s, i in zip(op.slice, starts, strict=True))

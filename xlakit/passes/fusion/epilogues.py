@@ -49,8 +49,8 @@ class Epilogues(Pass):
         """Fuse in all computations that run as programs."""
 
         def fuse(computation: Computation) -> Computation:
-            found = any(is_product(i) for i in computation.instructions)
-            return _Fusing(computation, context).run() if found else computation
+            has_product = any(is_product(i) for i in computation.instructions)
+            return _Fusing(computation, context).run() if has_product else computation
 
         return with_changed(module, change_programs(module, fuse))
 
@@ -73,13 +73,13 @@ class _Group:
 
     def joined(self, members: Iterable[Instruction]) -> _Group:
         """A group with more members."""
-        made = _Group()
-        made.members = dict(self.members)
-        made.given = list(self.given)
-        made._inner, made._lines, made._names = dict(self._inner), list(self._lines), set(self._names)
+        group = _Group()
+        group.members = dict(self.members)
+        group.given = list(self.given)
+        group._inner, group._lines, group._names = dict(self._inner), list(self._lines), set(self._names)
         for member in members:
-            made._take(member)
-        return made
+            group._take(member)
+        return group
 
     def close(self, results: list[Instruction]) -> Computation:
         """Build the computation with these results."""
@@ -167,15 +167,15 @@ class _Fusing:
         best = _Group().joined([product])
         refused: set[Instruction] = set()
         while len(best.members) < _MOST_MEMBERS.value and len(refused) < _MOST_REFUSED.value:
-            found = self._next_user(best, refused)
-            if found is None:
+            user = self._next_user(best, refused)
+            if user is None:
                 break
-            more = [found, *self._parts(found)]
+            more = [user, *self._parts(user)]
             results = self._results([*best.members, *more])
             position = None if results is None else self._position_of([*best.members, *more])
             group = None if position is None else best.joined(more)
             if group is None or results is None or position is None or not _is_chain(group, results):
-                refused.add(found)
+                refused.add(user)
             else:
                 best, best.position = group, position
         return best if len(best.members) > 1 else None
@@ -183,8 +183,8 @@ class _Fusing:
     def _next_user(self, group: _Group, refused: set[Instruction]) -> Instruction | None:
         """The first user of a member that might join."""
         users = dict.fromkeys(u for m in group.members for u in self._users.get(m, ()))
-        found = [u for u in users if u not in refused and u not in group.members and self._may_join(u)]
-        return min(found, key=self._positions.__getitem__, default=None)
+        candidates = [u for u in users if u not in refused and u not in group.members and self._may_join(u)]
+        return min(candidates, key=self._positions.__getitem__, default=None)
 
     def _is_free(self, instruction: Instruction) -> bool:
         return instruction in self._live and instruction not in self._groups and not instruction.control_predecessors
@@ -204,18 +204,18 @@ class _Fusing:
 
     def _results(self, members: Sequence[Instruction]) -> list[Instruction] | None:
         """The members with users outside; None if one of them is a tuple."""
-        inside, root = set(members), self._computation.root
-        results = [m for m in members if m is root or any(u not in inside for u in self._users.get(m, ()))]
+        group, root = set(members), self._computation.root
+        results = [m for m in members if m is root or any(u not in group for u in self._users.get(m, ()))]
         return None if any(r.shape.is_tuple for r in results) else results
 
     def _position_of(self, members: Sequence[Instruction]) -> float | None:
         """A position in the schedule for all members, after their operands and before their users, or None."""
-        inside = set(members)
-        needed = [
-            self._positions[o] for m in members for o in m.operands if o not in inside and not is_scalar_constant(o)
+        group = set(members)
+        operands = [
+            self._positions[o] for m in members for o in m.operands if o not in group and not is_scalar_constant(o)
         ]
-        users = [self._positions[u] for m in members for u in self._users.get(m, ()) if u not in inside]
-        earliest = max(needed, default=-1.0)
+        users = [self._positions[u] for m in members for u in self._users.get(m, ()) if u not in group]
+        earliest = max(operands, default=-1.0)
         latest = min(users, default=float(len(self._computation.instructions)))
         return (earliest + min(latest, earliest + 1.0)) / 2 if earliest < latest else None
 

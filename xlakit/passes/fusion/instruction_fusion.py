@@ -100,8 +100,11 @@ class _Fusing:
 
     def _join(self, instruction: Instruction, consumers: list[Cluster], users: list[Instruction]) -> list[Cluster]:
         """The clusters among ``consumers`` that the instruction has joined; none if too much would be recomputed."""
-        inside = [[u for u in users if u in c.members] for c in consumers]
-        demands = [c.demand_of(own, instruction) for c, own in zip(consumers, inside, strict=True)]
+        users_by_cluster = [[u for u in users if u in c.members] for c in consumers]
+        demands = [
+            c.demand_of(users_in_cluster, instruction)
+            for c, users_in_cluster in zip(consumers, users_by_cluster, strict=True)
+        ]
         work, count = work_of(instruction), instruction.shape.num_elements
         # The cost of recomputation adds up along a path to the results, until a value is stored.
         again = max([self._again.get(u, 0.0) for u in users])
@@ -114,8 +117,8 @@ class _Fusing:
             self._again[instruction] = again
         return [
             c
-            for c, own, demand in zip(consumers, inside, demands, strict=True)
-            if demand is not None and c.join(instruction, own, demand)
+            for c, users_in_cluster, demand in zip(consumers, users_by_cluster, demands, strict=True)
+            if demand is not None and c.join(instruction, users_in_cluster, demand)
         ]
 
     # -- building --------------------------------------------------------------------------------
@@ -160,8 +163,8 @@ class _Fusing:
         roots = sorted(cluster.roots, key=order.__getitem__)
         root = inner[roots[-1]]
         if len(roots) > 1:
-            given = [inner[r] for r in roots]
-            root = Instruction(Tuple(), given, make_tuple_shape([r.shape for r in given]), "result")
+            results = [inner[r] for r in roots]
+            root = Instruction(Tuple(), results, make_tuple_shape([r.shape for r in results]), "result")
             body.append(root)
         name = self._names.new("fusion" if len(cluster.members) > 1 else "alone")
         computation = Computation(f"fused_{name}", tuple(body), root, self._computation.execution_thread)

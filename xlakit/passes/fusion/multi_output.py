@@ -57,8 +57,8 @@ class Merging:
         for operand in sorted(self._readers, key=self._order.__getitem__):
             if not operand.shape.is_array or operand.shape.num_elements == 1:
                 continue
-            found = dict.fromkeys(self._now(r) for r in self._readers[operand])
-            members = [c for c in found if isinstance(c, Cluster)]
+            readers = dict.fromkeys(self._now(r) for r in self._readers[operand])
+            members = [c for c in readers if isinstance(c, Cluster)]
             if operand in self._clusters:
                 members.append(self._clusters[operand])
             if len(members) <= _MOST_READERS.value:

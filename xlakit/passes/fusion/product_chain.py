@@ -131,9 +131,14 @@ def _may_stand(instruction: Instruction) -> bool:
 
 
 def _link(product: Instruction, users: Mapping[Instruction, list[Instruction]], roots: Iterable[Instruction]) -> Link:
-    found = users.get(product, [])
-    if len(found) == 1 and product not in roots and isinstance(product.op, Dot) and keeps_rows(found[0]):
-        return Link(product, found[0])
+    users_of_product = users.get(product, [])
+    if (
+        len(users_of_product) == 1
+        and product not in roots
+        and isinstance(product.op, Dot)
+        and keeps_rows(users_of_product[0])
+    ):
+        return Link(product, users_of_product[0])
     return Link(product, product)
 
 
@@ -154,16 +159,16 @@ def _single(
 
 def _elements(value: Instruction, body: Iterable[Instruction]) -> set[Instruction] | None:
     """The instructions of ``body`` computed from ``value``; None unless all are element-wise or regrouping reshapes."""
-    found = {value}
+    computed = {value}
     for instruction in body:
-        if instruction is value or found.isdisjoint(instruction.operands):
+        if instruction is value or computed.isdisjoint(instruction.operands):
             continue
         if not isinstance(instruction.op, (*ELEMENTWISE, Reshape)):
             return None
         if isinstance(instruction.op, BitcastConvert) or not _is_regrouped(value, instruction):
             return None
-        found.add(instruction)
-    return found
+        computed.add(instruction)
+    return computed
 
 
 def _is_regrouped(value: Instruction, instruction: Instruction) -> bool:
@@ -192,15 +197,15 @@ def _row_domains(
             return None
     if any(r.shape.dimensions not in (sizes, sizes[:rows]) for r in roots):
         return None
-    found = {link.value: Domain.ELEMENT}
+    domains = {link.value: Domain.ELEMENT}
     for instruction in body:
-        if instruction in found or instruction is until or not any(o in found for o in instruction.operands):
+        if instruction in domains or instruction is until or not any(o in domains for o in instruction.operands):
             continue
-        relation = _epilogue_domain(instruction, found, sizes, rows)
+        relation = _epilogue_domain(instruction, domains, sizes, rows)
         if relation is None:
             return None
-        found[instruction] = relation
-    return found
+        domains[instruction] = relation
+    return domains
 
 
 def _row_rank(dot: Instruction) -> int | None:
@@ -211,14 +216,14 @@ def _row_rank(dot: Instruction) -> int | None:
 
 
 def _epilogue_domain(
-    instruction: Instruction, found: Mapping[Instruction, Domain], sizes: tuple[int, ...], rows: int
+    instruction: Instruction, domains: Mapping[Instruction, Domain], sizes: tuple[int, ...], rows: int
 ) -> Domain | None:
-    given = {found[o] for o in instruction.operands if o in found}
+    operand_domains = {domains[o] for o in instruction.operands if o in domains}
     if is_large_reduction(instruction):
-        return Domain.ROW if instruction.operands[1] not in found else None
-    if len(given) > 1:
+        return Domain.ROW if instruction.operands[1] not in domains else None
+    if len(operand_domains) > 1:
         return None
-    (relation,) = given
+    (relation,) = operand_domains
     dimensions = instruction.shape.dimensions
     if relation is Domain.ELEMENT:
         return relation if isinstance(instruction.op, Elementwise) and dimensions == sizes else None
@@ -226,8 +231,8 @@ def _epilogue_domain(
         # Dimensions of size 1, such as a batch of one, may be added or dropped.
         return relation if _long(dimensions) == _long(sizes[:rows]) else None
     if isinstance(instruction.op, Broadcast):
-        kept = [d for d in instruction.op.dimensions if sizes[d] != 1] if dimensions == sizes else None
-        return Domain.ELEMENT if kept == [d for d in range(rows) if sizes[d] != 1] else None
+        dimensions_reduced = [d for d in instruction.op.dimensions if sizes[d] != 1] if dimensions == sizes else None
+        return Domain.ELEMENT if dimensions_reduced == [d for d in range(rows) if sizes[d] != 1] else None
     return None
 
 
@@ -250,19 +255,23 @@ def _double(
     last = _elements(second.value, [i for i in late if i is not second.product])
     if last is None or not reduces:
         return None
-    own = tuple(r for r in roots if r in last)
-    others = tuple(r for r in roots if r not in last)
-    found = _row_domains(first, [i for i in body if i not in last], others, reduces, second.product)
-    if found is None or not own or any(r.shape.num_elements != second.value.shape.num_elements for r in own):
+    epilogue_roots = tuple(r for r in roots if r in last)
+    other_roots = tuple(r for r in roots if r not in last)
+    domains = _row_domains(first, [i for i in body if i not in last], other_roots, reduces, second.product)
+    if (
+        domains is None
+        or not epilogue_roots
+        or any(r.shape.num_elements != second.value.shape.num_elements for r in epilogue_roots)
+    ):
         return None
-    weights = [o for o in second.product.operands if o in found]
-    if len(weights) != 1 or found[weights[0]] is not Domain.ELEMENT or weights[0] not in early:
+    weights = [o for o in second.product.operands if o in domains]
+    if len(weights) != 1 or domains[weights[0]] is not Domain.ELEMENT or weights[0] not in early:
         return None
-    if any(o in found for i in last for o in i.operands if i is not second.product and o not in last):
+    if any(o in domains for i in last for o in i.operands if i is not second.product and o not in last):
         return None
     if not _takes_rows(first, weights[0], second.product):
         return None
-    return Chain(first, roots, reduces, weights[0], second, own)
+    return Chain(first, roots, reduces, weights[0], second, epilogue_roots)
 
 
 def _takes_rows(first: Link, weights: Instruction, dot: Instruction) -> bool:

@@ -25,7 +25,7 @@ def pieces_of(root: Instruction) -> dict[int, int]:
 
     A stack is a concatenation followed by elementwise operations, reshapes and transposes.
     """
-    found: dict[int, int] = {}
+    counts: dict[int, int] = {}
     if not root.shape.is_array:
         return {}
     # Each instruction with the dimension of the root that each of its dimensions corresponds to, or None.
@@ -37,10 +37,10 @@ def pieces_of(root: Instruction) -> dict[int, int]:
             dimension = dims[node.op.dimension]
             if dimension is None:
                 continue
-            count = math.lcm(found.get(dimension, 1), _count(node.operands, node.op.dimension))
+            count = math.lcm(counts.get(dimension, 1), _count(node.operands, node.op.dimension))
             if count > MOST_PIECES.value:
                 continue
-            found[dimension] = count
+            counts[dimension] = count
             dims = tuple(None if d == node.op.dimension else p for d, p in enumerate(dims))
         elif isinstance(node.op, Reshape):
             moved = _through_reshape(node, dims)
@@ -55,7 +55,7 @@ def pieces_of(root: Instruction) -> dict[int, int]:
             if operand not in seen and operand.shape.rank == len(dims):
                 seen.add(operand)
                 stack.append((operand, dims))
-    return found if 1 < math.prod(found.values()) <= MOST_PIECES.value else {}
+    return counts if 1 < math.prod(counts.values()) <= MOST_PIECES.value else {}
 
 
 def _count(operands: Sequence[Instruction], dimension: int) -> int:
@@ -66,8 +66,8 @@ def _count(operands: Sequence[Instruction], dimension: int) -> int:
 
 def _through_reshape(reshape: Instruction, dims: Sequence[int | None]) -> tuple[int | None, ...] | None:
     """The dimensions of the root for those of a reshape's operand; None unless it only adds or drops sizes of 1."""
-    sizes, others = reshape.shape.dimensions, reshape.operands[0].shape.dimensions
-    if [n for n in sizes if n != 1] != [n for n in others if n != 1]:
+    sizes, operand_sizes = reshape.shape.dimensions, reshape.operands[0].shape.dimensions
+    if [n for n in sizes if n != 1] != [n for n in operand_sizes if n != 1]:
         return None
     proper = iter([p for p, size in zip(dims, sizes, strict=True) if size != 1])
-    return tuple(None if size == 1 else next(proper) for size in others)
+    return tuple(None if size == 1 else next(proper) for size in operand_sizes)

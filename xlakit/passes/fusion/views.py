@@ -81,11 +81,11 @@ class Loops:
 
     def of(self, *key: Hashable, within: View = (), reduces: bool = False, branches: bool = False) -> Loop:
         """The loop with the key ``key`` below the view ``within``."""
-        found = self._made.get((key, within))
-        if found is None:
-            found = Loop(None, reduces=reduces or is_in_reduction(within), branches=branches or is_in_branch(within))
-            self._made[key, within] = found
-        return found
+        loop = self._made.get((key, within))
+        if loop is None:
+            loop = Loop(None, reduces=reduces or is_in_reduction(within), branches=branches or is_in_branch(within))
+            self._made[key, within] = loop
+        return loop
 
     def whole(self, sizes: Sequence[int], *key: Hashable, within: View = ()) -> View:
         """The view of all elements of an array, with separate loops, which count as outside of reductions."""
@@ -169,19 +169,19 @@ def _slice(read: _Read) -> View:
 
 
 def _reverse(read: _Read) -> View:
-    found = list(read.view)
+    spans = list(read.view)
     for d in read.user.op_as(Reverse).dimensions:
-        s = found[d]
+        s = spans[d]
         if s.start is not None:
-            found[d] = Span(read.sizes[d] - 1 - s.start, -s.stride, s.length, s.loop, s.first)
+            spans[d] = Span(read.sizes[d] - 1 - s.start, -s.stride, s.length, s.loop, s.first)
         else:
-            found[d] = Span(None, -s.stride, s.length, read.loops.of("reversed", within=(s,)))
-    return tuple(found)
+            spans[d] = Span(None, -s.stride, s.length, read.loops.of("reversed", within=(s,)))
+    return tuple(spans)
 
 
 def _transpose(read: _Read) -> View:
-    found = dict(zip(read.user.op_as(Transpose).dimensions, read.view, strict=True))
-    return tuple(found[d] for d in range(len(read.view)))
+    spans = dict(zip(read.user.op_as(Transpose).dimensions, read.view, strict=True))
+    return tuple(spans[d] for d in range(len(read.view)))
 
 
 def _broadcast(read: _Read) -> View:
@@ -191,26 +191,26 @@ def _broadcast(read: _Read) -> View:
 
 def _reshape(read: _Read) -> View:
     """Dimensions that are unchanged, from the front and the back, keep their spans; those between get new ones."""
-    view, sizes, others = read.view, read.user.shape.dimensions, read.sizes
-    own = [d for d, size in enumerate(sizes) if size != 1]
-    proper = [d for d, size in enumerate(others) if size != 1]
-    found = [_ONE] * len(others)
-    while own and proper and sizes[own[0]] == others[proper[0]]:
-        found[proper.pop(0)] = view[own.pop(0)]
-    while own and proper and sizes[own[-1]] == others[proper[-1]]:
-        found[proper.pop()] = view[own.pop()]
-    if not own:
-        return tuple(found)
-    regrouped = tuple([view[d] for d in own])
-    joined = _joined([sizes[d] for d in own], regrouped, read.loops)
+    view, sizes, operand_sizes = read.view, read.user.shape.dimensions, read.sizes
+    result_dims = [d for d, size in enumerate(sizes) if size != 1]
+    proper = [d for d, size in enumerate(operand_sizes) if size != 1]
+    spans = [_ONE] * len(operand_sizes)
+    while result_dims and proper and sizes[result_dims[0]] == operand_sizes[proper[0]]:
+        spans[proper.pop(0)] = view[result_dims.pop(0)]
+    while result_dims and proper and sizes[result_dims[-1]] == operand_sizes[proper[-1]]:
+        spans[proper.pop()] = view[result_dims.pop()]
+    if not result_dims:
+        return tuple(spans)
+    regrouped = tuple([view[d] for d in result_dims])
+    joined = _joined([sizes[d] for d in result_dims], regrouped, read.loops)
     if len(proper) == 1 and joined is not None:
-        found[proper[0]] = joined
-        return tuple(found)
-    is_all = all((s.start, s.stride, s.length) == (0, 1, sizes[o]) for s, o in zip(regrouped, own, strict=True))
+        spans[proper[0]] = joined
+        return tuple(spans)
+    is_all = all((s.start, s.stride, s.length) == (0, 1, sizes[o]) for s, o in zip(regrouped, result_dims, strict=True))
     for position, d in enumerate(proper):
         key = (position,) if is_all else (read.user, position)
-        found[d] = span(0, others[d], read.loops.of(*key, within=regrouped))
-    return tuple(found)
+        spans[d] = span(0, operand_sizes[d], read.loops.of(*key, within=regrouped))
+    return tuple(spans)
 
 
 def _joined(sizes: Sequence[int], spans: View, loops: Loops) -> Span | None:
@@ -252,7 +252,7 @@ def _concatenate(read: _Read) -> View | None:
 def _pad(read: _Read) -> View | None:
     if read.number:
         return ()
-    found: list[Span] = []
+    spans: list[Span] = []
     for s, p, size in zip(read.view, read.user.op_as(Pad).padding, read.sizes, strict=True):
         if p.interior_padding:
             part = Span(None, 1, min(s.length, size), read.loops.of(p, within=(s,), branches=True))
@@ -260,8 +260,8 @@ def _pad(read: _Read) -> View | None:
             part = _part(s, p.edge_padding_low, p.edge_padding_low + size, read.loops)
         if part is None:
             return None
-        found.append(part)
-    return tuple(found)
+        spans.append(part)
+    return tuple(spans)
 
 
 def _dynamic_slice(read: _Read) -> View:
@@ -304,11 +304,11 @@ def _dot(read: _Read) -> View:
 def _reduce(read: _Read) -> View:
     if read.is_initial:
         return ()
-    user, view, kept = read.user, read.view, iter(read.view)
+    user, view, remaining = read.user, read.view, iter(read.view)
     over = user.op_as(Reduce).dimensions
     return tuple(
         [
-            span(0, size, read.loops.of(user, d, within=view, reduces=True)) if d in over else next(kept)
+            span(0, size, read.loops.of(user, d, within=view, reduces=True)) if d in over else next(remaining)
             for d, size in enumerate(read.sizes)
         ]
     )
