@@ -72,9 +72,9 @@ def emit_c_call(module: Module, instruction: Instruction) -> Kernel:
     # An operand whose memory a result shares is passed at the result's address.
     moved = {operand: pointers[len(numbers) + result] for result, operand in updates.items()}
     inputs = iter([moved.get(number, pointers[number]) for number in range(len(numbers))])
-    given = [_pointer(fn, operand.shape, inputs) for operand in instruction.operands]
+    inputs_of_call = [_pointer(fn, operand.shape, inputs) for operand in instruction.operands]
     out = _pointer(fn, instruction.shape, iter(pointers[len(numbers) :]))
-    fn.call(symbol, VOID, out, _table(fn, given))
+    fn.call(symbol, VOID, out, _table(fn, inputs_of_call))
     fn.ret()
     return Kernel((Phase(fn.name, 1, C_CALL),), updates)
 
@@ -101,13 +101,13 @@ def updates_of(
     op: CustomCall, results: Mapping[tuple[int, ...], int], operands: Mapping[tuple[int, ...], int]
 ) -> dict[int, int]:
     """Maps the results that share the memory of operands to these operands, both by array number."""
-    found: dict[int, int] = {}
+    updates: dict[int, int] = {}
     for pair in op.output_to_operand_aliasing:
         result, operand = (0, *pair.output_index), (pair.operand_number, *pair.operand_index)
         for index, number in results.items():
             if index[: len(result)] == result:
-                found[number] = operands[(*operand, *index[len(result) :])]
-    return found
+                updates[number] = operands[(*operand, *index[len(result) :])]
+    return updates
 
 
 def _pointer(fn: Function, shape: Shape, pointers: Iterator[Value]) -> Value:

@@ -57,12 +57,12 @@ def part(symbol: str) -> tuple[Effort, str]:
         fn = module.function(symbol, VOID, function.parameters, external=True)
         function.write(fn)
         fn.ret()
-        made = module.text()
+        text = module.text()
         if not current().sanitize:
-            return fn.effort, made
+            return fn.effort, text
         from xlakit.cpu.llvm.bounds_checks import BoundsChecks
 
-        return fn.effort, BoundsChecks(module.functions, PREFIX, frozenset()).checked(made)
+        return fn.effort, BoundsChecks(module.functions, PREFIX, frozenset()).checked(text)
 
 
 def _read(text: str) -> Any:

@@ -46,8 +46,8 @@ def emit_ffi_call(module: Module, instruction: Instruction) -> Function:
     writer = _Writer(fn)
     frame = writer.structure(structures.CallFrame)
     context = writer.structure(structures.Context, ordinal=ordinal)
-    given = {"api": fn.address(module.declare(FFI_TABLE, PTR, [])), "ctx": context, "stage": int(Stage.EXECUTE)}
-    writer.fill(frame, structures.CallFrame, struct_size=structures.CALL_FRAME_BYTES, **given)
+    fields = {"api": fn.address(module.declare(FFI_TABLE, PTR, [])), "ctx": context, "stage": int(Stage.EXECUTE)}
+    writer.fill(frame, structures.CallFrame, struct_size=structures.CALL_FRAME_BYTES, **fields)
     addresses = iter(pointers)
     for name, shapes in (("args", operands), ("rets", results)):
         buffers = [writer.buffer(shape, next(addresses) if shape.is_array else fn.null()) for shape in shapes]
@@ -137,9 +137,9 @@ class _Writer:
         if isinstance(value, str):
             return self._span(value)
         if isinstance(value, Mapping):
-            made = self.structure(structures.Attributes)
-            self.attributes(made, value)
-            return made
+            attributes = self.structure(structures.Attributes)
+            self.attributes(attributes, value)
+            return attributes
         number = structures.DATA_TYPES[PrimitiveType.from_dtype(value.dtype)]
         data = self.data(value.tobytes())
         if kind_of(value) is AttributeKind.SCALAR:

@@ -66,13 +66,13 @@ class KernelLibrary:
 
     def _make_as_chosen(self, instruction: Instruction) -> Kernel | None:
         """The kernel of an instruction, with the knobs that tuning has chosen for it."""
-        given = current()
-        chosen = given.kernels.get(kernel_digest(instruction)) if given.kernels else None
+        options = current()
+        chosen = options.kernels.get(kernel_digest(instruction)) if options.kernels else None
         if not chosen:
             return self._make(instruction)
-        with compiling(replace(given, knobs={**given.knobs, **chosen})):
-            made = self._make(instruction)
-            return None if made is None else replace(made, phases=tuple(map(as_chosen, made.phases)))
+        with compiling(replace(options, knobs={**options.knobs, **chosen})):
+            kernel = self._make(instruction)
+            return None if kernel is None else replace(kernel, phases=tuple(map(as_chosen, kernel.phases)))
 
     def _make(self, instruction: Instruction) -> Kernel | None:
         # set-dimension-size may refuse a size, which is a runtime error even if the array has no elements.
@@ -91,9 +91,9 @@ class KernelLibrary:
         if isinstance(instruction.op, CustomCall):
             return self._make_call(instruction, instruction.op.custom_call_target)
         maker = MAKERS.get(instruction.opcode)
-        made = maker(self.module, instruction) if maker is not None else None
-        if made is not None:
-            return made
+        kernel = maker(self.module, instruction) if maker is not None else None
+        if kernel is not None:
+            return kernel
         if (is_traced(instruction.opcode) and not instruction.shape.is_tuple) or isinstance(
             instruction.op, (DynamicUpdateSlice, Reduce, ReduceWindow)
         ):

@@ -177,12 +177,12 @@ class _Line:
         if is_last and strip is not None:
             return self._strip_taps((start[0] + base * axis.input, start[1]), strip, width, sums)
         with fn.loop(*_taps_inside(fn, axis, base), carried=sums, hints=AS_WRITTEN) as loop:
-            at = start[0] + (base + loop.index * axis.dilation) * axis.input, start[1] + loop.index * axis.kernel
+            offsets = start[0] + (base + loop.index * axis.dilation) * axis.input, start[1] + loop.index * axis.kernel
             carried = list(loop.carried)
             if is_last:
-                loop.next(*self._add(at, _Strip(1, 0, 1), range(1), width, carried))
+                loop.next(*self._add(offsets, _Strip(1, 0, 1), range(1), width, carried))
             else:
-                loop.next(*self._taps(number + 1, at, placements, width, carried))
+                loop.next(*self._taps(number + 1, offsets, placements, width, carried))
         return list(loop.results)
 
     def _strip_taps(self, start: tuple[Value, Value], strip: _Strip, width: int, sums: list[Value]) -> list[Value]:
@@ -190,15 +190,15 @@ class _Line:
         fn, axis = self.fn, self.axes[-1]
         if strip.low:
             sums = self._add(start, strip, range(strip.low), width, sums)
-        inside = strip.high - strip.low
-        each = -(-inside // -(-inside // (_registers() - strip.count - 2))) if inside else 1
-        chunks = inside // each
+        interior = strip.high - strip.low
+        each = -(-interior // -(-interior // (_registers() - strip.count - 2))) if interior else 1
+        chunks = interior // each
         whole = replace(strip, known=None)
 
         def chunk(number: Value, taps: int, sums: list[Value]) -> list[Value]:
             tap = number * each + strip.low
-            at = start[0] + tap * (axis.dilation * axis.input), start[1] + tap * axis.kernel
-            return self._add(at, whole, range(taps), width, sums)
+            offsets = start[0] + tap * (axis.dilation * axis.input), start[1] + tap * axis.kernel
+            return self._add(offsets, whole, range(taps), width, sums)
 
         if chunks == 1:
             sums = chunk(fn.i64(0), each, sums)
@@ -206,8 +206,8 @@ class _Line:
             with fn.loop(0, chunks, carried=sums, hints=AS_WRITTEN) as loop:
                 loop.next(*chunk(loop.index, each, list(loop.carried)))
             sums = list(loop.results)
-        if inside % each:
-            sums = chunk(fn.i64(chunks), inside % each, sums)
+        if interior % each:
+            sums = chunk(fn.i64(chunks), interior % each, sums)
         if strip.high < axis.taps:
             sums = self._add(start, strip, range(strip.high, axis.taps), width, sums)
         return sums
@@ -228,15 +228,15 @@ class _Line:
                 if strip.known is None or 0 <= strip.known * axis.stride + axis.shift + column < axis.size:
                     columns.setdefault(column, []).append((tap, p))
         weights = {tap: kernel.elements(start[1] + tap * axis.kernel, width)[0] for tap in taps}
-        made = list(sums)
+        new_sums = list(sums)
         for column, products in sorted(columns.items()):
             elements = image.elements(start[0] + column * axis.input, width)[0]
             for tap, p in products:
                 if elements.type.is_int:
-                    made[p] = made[p] + elements * weights[tap]
+                    new_sums[p] = new_sums[p] + elements * weights[tap]
                 else:
-                    made[p] = fn.intrinsic("llvm.fmuladd", elements.type, elements, weights[tap], made[p])
-        return made
+                    new_sums[p] = fn.intrinsic("llvm.fmuladd", elements.type, elements, weights[tap], new_sums[p])
+        return new_sums
 
 
 def _registers() -> int:

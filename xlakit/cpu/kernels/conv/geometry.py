@@ -153,7 +153,7 @@ def _axis_phases(d: WindowDimension, size: int, outputs: int, strides: Sequence[
     of_input, of_kernel, of_output = strides
     common = math.gcd(d.stride, d.base_dilation)
     period = d.base_dilation // common
-    found: list[Axis] = []
+    phases: list[Axis] = []
     for phase in range(min(period, outputs)):
         start = phase * d.stride - d.padding_low
         taps = [k for k in range(d.size) if (start + k * d.window_dilation) % d.base_dilation == 0]
@@ -176,5 +176,5 @@ def _axis_phases(d: WindowDimension, size: int, outputs: int, strides: Sequence[
             first_output=of_output * phase,
         )
         # Taps in the order of the kernel's memory.
-        found.append(axis if axis.kernel >= 0 else axis.with_reversed_taps())
-    return found
+        phases.append(axis if axis.kernel >= 0 else axis.with_reversed_taps())
+    return phases

@@ -185,8 +185,8 @@ def _write_line(fn: Function, padded: Padded, source: Value, into: Value, line: 
         if padded.holes[d]:
             step = (padded.holes[d] + 1) * inner
             with fn.loop(0, padded.sizes[d], hints=AS_WRITTEN) as element:
-                here = fn.at(begin, memory_type(padded.source), element.index * (inner * parts))
-                _copy(fn, padded, here, fn.at(target, type, element.index * (step * parts)), inner * parts)
+                element_address = fn.at(begin, memory_type(padded.source), element.index * (inner * parts))
+                _copy(fn, padded, element_address, fn.at(target, type, element.index * (step * parts)), inner * parts)
         else:
             _copy(fn, padded, begin, target, padded.sizes[d] * inner * parts)
 
@@ -208,8 +208,8 @@ def _write_groups(fn: Function, padded: Padded, source: Value, into: Value, line
             fn.fill(fn.at(start, type, (low + size) * each), 0, padded.high[d] * row_bytes)
             begin = fn.at(source, type, offset * every + group.index * each)
             with fn.loop(0, size, independent=True, hints=AS_WRITTEN) as element:
-                here = fn.at(begin, type, element.index * every)
-                fn.copy(fn.at(start, type, (element.index + low) * each), here, row_bytes)
+                row_address = fn.at(begin, type, element.index * every)
+                fn.copy(fn.at(start, type, (element.index + low) * each), row_address, row_bytes)
 
 
 def _source_line(fn: Function, padded: Padded, line: Value) -> tuple[Value, Value]:
@@ -252,5 +252,5 @@ def scratch_bytes(copies: Sequence[Padded]) -> int:
 
 def padded_dimensions(sizes: Sequence[int], around: dict[int, tuple[int, int, int]]) -> tuple[tuple[int, ...], ...]:
     """The low, high and hole counts of all dimensions, given those of the dimensions that have any."""
-    found = [around.get(d, (0, 0, 0)) for d in range(len(sizes))]
-    return tuple(f[0] for f in found), tuple(f[1] for f in found), tuple(f[2] for f in found)
+    counts = [around.get(d, (0, 0, 0)) for d in range(len(sizes))]
+    return tuple(f[0] for f in counts), tuple(f[1] for f in counts), tuple(f[2] for f in counts)

@@ -146,18 +146,18 @@ def _with_vectors_last(product: Product) -> Product | None:
     matrix = product.lhs if columns <= rows else product.rhs
     if depth < 2 or len(matrix.along.dims) > 1 or matrix.along.stride != 1:
         return None
-    found, is_complex = product, product.result.is_complex
+    exchanged, is_complex = product, product.result.is_complex
     if columns > rows:
         left, right, out = product.batches
-        found = Product(matrix, product.lhs, product.result, product.columns, product.rows, (right, left, out))
+        exchanged = Product(matrix, product.lhs, product.result, product.columns, product.rows, (right, left, out))
     if is_complex:
-        if {matrix.kind, found.rhs.kind} != {found.result}:
+        if {matrix.kind, exchanged.rhs.kind} != {exchanged.result}:
             return None
-        found = _of_real_numbers(found)
-    rows, vectors, depth = found.sizes
+        exchanged = _of_real_numbers(exchanged)
+    rows, vectors, depth = exchanged.sizes
     if vectors > 1 and rows * depth < _STREAMED.value and not is_complex:
         return None
-    return found if fits_vectors(_vector_engine(found), vectors, depth, is_complex=is_complex) else None
+    return exchanged if fits_vectors(_vector_engine(exchanged), vectors, depth, is_complex=is_complex) else None
 
 
 def _of_real_numbers(product: Product) -> Product:

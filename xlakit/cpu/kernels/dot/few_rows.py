@@ -30,9 +30,9 @@ def columns_per_task(engine: Engine, rows: int, columns: int) -> int:
     """The columns of a task."""
     most = _SUMS_BYTES.value // (rows * engine.parts * engine.acc.bytes)
     # About a page, but short enough that each thread gets a task.
-    wanted = min(most, max(1024, -(-columns // 8)))
+    target = min(most, max(1024, -(-columns // 8)))
     # At least a vector of sums for each row.
-    return max(1, min(wanted // engine.lanes, -(-columns // engine.lanes))) * engine.lanes
+    return max(1, min(target // engine.lanes, -(-columns // engine.lanes))) * engine.lanes
 
 
 def emit_few_rows(module: Module, engine: Engine, product: Product) -> Function:

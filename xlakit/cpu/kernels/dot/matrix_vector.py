@@ -161,8 +161,8 @@ class _Emitter:
                     continue
                 with fn.loop(0, self.vectors, hints=AS_WRITTEN) as v, fn.loop(0, lanes, independent=True) as lane:
                     element = start + vectors.across(v.index) + lane.index * matrix.along.stride
-                    at = fn.at(into, self.engine.packed, v.index * lanes + lane.index)
-                    fn.store(vectors.elements(element, 1)[0], at)
+                    address = fn.at(into, self.engine.packed, v.index * lanes + lane.index)
+                    fn.store(vectors.elements(element, 1)[0], address)
 
     def _pack_complex(self, vectors: OperandReader) -> None:
         """Pack complex vectors as two real ones each: an element is two steps."""
@@ -215,8 +215,8 @@ class _Emitter:
             self.output.store_tile([[(of_row,)] for of_row in sums], row, fn.i64(0), self.vectors)
             return
         for v in range(self.vectors):
-            own = [fn.lane(of_row, v) if self.parts > 1 else of_row for of_row in sums]
-            pieces = [(self._joined(own[at : at + lanes]),) for at, lanes in vectors_of(self.engine, count)]
+            sums_of_vector = [fn.lane(of_row, v) if self.parts > 1 else of_row for of_row in sums]
+            pieces = [(self._joined(sums_of_vector[at : at + lanes]),) for at, lanes in vectors_of(self.engine, count)]
             self.output.store_tile([pieces], fn.i64(v), row, count)
 
     def _joined(self, sums: Sequence[Value]) -> Value:
@@ -234,27 +234,27 @@ class _Emitter:
         fn, engine = self.fn, self.engine
         starts = [self.matrix.across(row + r) for r in range(count)]
 
-        def add(found: Sequence[Value], k: Value, lanes: int, steps: int) -> list[Value]:
-            made = list(found)
+        def add(sums: Sequence[Value], k: Value, lanes: int, steps: int) -> list[Value]:
+            new_sums = list(sums)
             type = vector(engine.packed, lanes * self.parts)
             for step in range(steps):
-                at = k + step * lanes
-                factor = fn.load(type, self._address(at), align=engine.packed.bytes)
+                position = k + step * lanes
+                factor = fn.load(type, self._address(position), align=engine.packed.bytes)
                 for r, start in enumerate(starts):
                     slot = step % self.repeat * count + r
-                    made[slot] = _sum_of_product(fn, self._spread(start + at, lanes), factor, made[slot])
-            return made
+                    new_sums[slot] = _sum_of_product(fn, self._spread(start + position, lanes), factor, new_sums[slot])
+            return new_sums
 
         totals = [fn.constant(vector(engine.acc, self.parts), 0)] * count
         if self.whole:
             zero = [fn.constant(acc_vector(engine), 0)] * (count * self.repeat)
             with fn.loop(0, self.whole, self.lanes * self.steps, carried=zero, hints=AS_WRITTEN) as loop:
                 loop.next(*add(loop.carried, loop.index, self.lanes, self.steps))
-            found = loop.results
-            while len(found) > count:
-                half = len(found) // 2
-                found = [a + b for a, b in zip(found[:half], found[half:], strict=True)]
-            totals = _across(fn, found, self.parts)
+            sums = loop.results
+            while len(sums) > count:
+                half = len(sums) // 2
+                sums = [a + b for a, b in zip(sums[:half], sums[half:], strict=True)]
+            totals = _across(fn, sums, self.parts)
         if self.depth > self.whole:
             with fn.loop(self.whole, self.depth, carried=totals, hints=AS_WRITTEN) as loop:
                 loop.next(*add(loop.carried, loop.index, 1, 1))
@@ -281,16 +281,16 @@ def _across(fn: Function, registers: Sequence[Value], parts: int) -> list[Value]
     The upper lanes of each part are added to the lower ones, two registers at a time, so that registers stay full.
     """
     width, together = registers[0].type.lanes // parts, 1
-    found = list(registers)
+    sums = list(registers)
     while width > 1:
         width //= 2
-        pairs = [(found[n], found[min(n + 1, len(found) - 1)]) for n in range(0, len(found), 2)]
-        together *= 1 if len(found) == 1 else 2
+        pairs = [(sums[n], sums[min(n + 1, len(sums) - 1)]) for n in range(0, len(sums), 2)]
+        together *= 1 if len(sums) == 1 else 2
         low = [2 * width * part + lane for part in range(together * parts) for lane in range(width)]
         if len(low) == 1:
-            return [fn.lane(found[0], 0) + fn.lane(found[0], 1)]
-        found = [fn.shuffle(a, b, low) + fn.shuffle(a, b, [lane + width for lane in low]) for a, b in pairs]
-    return [_part(fn, found[n // together], n % together, parts) for n in range(len(registers))]
+            return [fn.lane(sums[0], 0) + fn.lane(sums[0], 1)]
+        sums = [fn.shuffle(a, b, low) + fn.shuffle(a, b, [lane + width for lane in low]) for a, b in pairs]
+    return [_part(fn, sums[n // together], n % together, parts) for n in range(len(registers))]
 
 
 def _part(fn: Function, register: Value, number: int, lanes: int) -> Value:

@@ -89,10 +89,10 @@ def _odd(points: Sequence[Point]) -> list[Point]:
     return result
 
 
-def untangle_point(one: Point, other: Point, root: Point) -> Point:
+def untangle_point(point: Point, mirrored: Point, root: Point) -> Point:
     """Point k of a real row's spectrum, from points k and h - k of the spectrum of h pairs; ``root`` is w^k."""
-    even = (one[0] + other[0]) * 0.5, (one[1] - other[1]) * 0.5
-    odd = (one[1] + other[1]) * 0.5, (other[0] - one[0]) * 0.5
+    even = (point[0] + mirrored[0]) * 0.5, (point[1] - mirrored[1]) * 0.5
+    odd = (point[1] + mirrored[1]) * 0.5, (mirrored[0] - point[0]) * 0.5
     return add(even, plain_product(odd, root))
 
 
@@ -102,10 +102,10 @@ def untangle_ends(first: Point) -> tuple[Point, Point]:
     return (first[0] + first[1], zero), (first[0] - first[1], zero)
 
 
-def tangle_point(one: Point, other: Point, root: Point) -> Point:
+def tangle_point(point: Point, mirrored: Point, root: Point) -> Point:
     """Twice the point of the complex spectrum: the inverse of :func:`untangle_point`."""
-    even = one[0] + other[0], one[1] - other[1]
-    odd = plain_product((one[0] - other[0], one[1] + other[1]), (root[0], -root[1]))
+    even = point[0] + mirrored[0], point[1] - mirrored[1]
+    odd = plain_product((point[0] - mirrored[0], point[1] + mirrored[1]), (root[0], -root[1]))
     return even[0] - odd[1], even[1] + odd[0]
 
 

@@ -29,12 +29,12 @@ def emit_fft(module: Module, instruction: Instruction) -> Kernel:
         raise DeclinedError(f"no code is made for a transform of {operand} over {list(lengths)} points")
     scratch = 0
     phases: list[Phase] = []
-    own = operand.num_elements * operand.element_type.byte_width if _needs_copy(op) else 0
+    copy_bytes = operand.num_elements * operand.element_type.byte_width if _needs_copy(op) else 0
     for axis in _axes(op, operand.element_type, operand.dimensions):
-        made, bytes = _emit_axis(module, axis, own)
-        phases.extend(made)
+        axis_phases, bytes = _emit_axis(module, axis, copy_bytes)
+        phases.extend(axis_phases)
         scratch = max(scratch, bytes)
-    return Kernel(tuple(phases), scratch_bytes=own + scratch)
+    return Kernel(tuple(phases), scratch_bytes=copy_bytes + scratch)
 
 
 def _needs_copy(op: Fft) -> bool:

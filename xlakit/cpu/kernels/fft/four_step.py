@@ -62,12 +62,12 @@ class FourStep:
             count = fn.i64(lanes) if self._b % lanes == 0 else count
             moves.load_columns(fn.at(source, part, first * 2), self._b, count, memory, self._a, swaps)
             fn.call(transform, VOID, memory, other)
-            found = other if is_moved(self._a) else memory
+            transformed = other if is_moved(self._a) else memory
             with fn.loop(0, self._a, hints=AS_WRITTEN) as rows:
                 real, imag = far.at(rows.index * chunks.index)
                 root = fn.splat(real, lanes), fn.splat(imag, lanes)
                 root = plain_product(load_point(fn, moves.type, near, rows.index), root)
-                point = plain_product(load_point(fn, moves.type, found, rows.index), root)
+                point = plain_product(load_point(fn, moves.type, transformed, rows.index), root)
                 store_point(fn, point, target, rows.index * self.column_chunks + chunks.index)
         release(fn, memory)
         fn.ret()
@@ -89,10 +89,10 @@ class FourStep:
             first = chunks.index * lanes
             self._load(fn, moves, source, first, memory)
             fn.call(transform, VOID, memory, other)
-            found = other if is_moved(self._b) else memory
+            transformed = other if is_moved(self._b) else memory
             count = (fn.i64(self._a) - first).umin(lanes)
             count = fn.i64(lanes) if self._a % lanes == 0 else count
-            moves.store_columns(found, fn.at(target, part, first * 2), self._a, count, self._b, scale, swaps)
+            moves.store_columns(transformed, fn.at(target, part, first * 2), self._a, count, self._b, scale, swaps)
         release(fn, memory)
         fn.ret()
         return fn

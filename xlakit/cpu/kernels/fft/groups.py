@@ -91,9 +91,9 @@ class _Writer:
         other = fn.at(memory, I8, self.bytes)
         start = fn.at(source, axis.part, offset)
         self.moves.load_columns(start, axis.inner, count, memory, axis.length, axis.is_inverse)
-        found = self._transformed(memory, other)
+        transformed = self._transformed(memory, other)
         start = fn.at(target, axis.part, offset)
-        self.moves.store_columns(found, start, axis.inner, count, axis.length, axis.scale, axis.is_inverse)
+        self.moves.store_columns(transformed, start, axis.inner, count, axis.length, axis.scale, axis.is_inverse)
 
     def rows(self, source: Value, target: Value, task: Value, memory: Value) -> None:
         """Transform a group of rows."""
@@ -107,9 +107,9 @@ class _Writer:
             moves.store_rows(self._transformed(memory, other), outputs, axis.spectrum, axis.scale, False)
         elif axis.reads_real:
             moves.load_rows(inputs, memory, axis.points, False)
-            found = self._transformed(memory, other)
+            transformed = self._transformed(memory, other)
             free = memory if is_moved(axis.points) else other
-            self._untangle(found, free)
+            self._untangle(transformed, free)
             moves.store_rows(free, outputs, axis.spectrum, axis.scale, False)
         elif axis.writes_real:
             moves.load_rows(inputs, memory, axis.spectrum, False)
@@ -118,11 +118,11 @@ class _Writer:
                 memory, other = other, memory
             else:
                 self._mirror(memory)
-            found = self._transformed(memory, other)
+            transformed = self._transformed(memory, other)
             if axis.is_halved:
-                moves.store_rows(found, outputs, axis.points, axis.scale, True)
+                moves.store_rows(transformed, outputs, axis.points, axis.scale, True)
             else:
-                moves.store_real_rows(found, outputs, axis.length, axis.scale)
+                moves.store_real_rows(transformed, outputs, axis.length, axis.scale)
         else:
             moves.load_rows(inputs, memory, axis.length, axis.is_inverse)
             moves.store_rows(self._transformed(memory, other), outputs, axis.length, axis.scale, axis.is_inverse)
@@ -136,10 +136,10 @@ class _Writer:
         store_point(fn, first, target, 0)
         store_point(fn, last, target, half)
         with fn.loop(1, half, hints=AS_WRITTEN) as loop:
-            one = load_point(fn, type, source, loop.index)
-            other = load_point(fn, type, source, fn.i64(half) - loop.index)
+            point = load_point(fn, type, source, loop.index)
+            mirrored = load_point(fn, type, source, fn.i64(half) - loop.index)
             root = splat_point(fn, self.axis.part, self.moves.lanes, table, loop.index)
-            store_point(fn, untangle_point(one, other, root), target, loop.index)
+            store_point(fn, untangle_point(point, mirrored, root), target, loop.index)
 
     def _tangle(self, source: Value, target: Value) -> None:
         """The complex spectrum of a real row's spectrum, with parts exchanged as the inverse transform requires."""
@@ -148,10 +148,10 @@ class _Writer:
         real, imag = tangle_ends(load_point(fn, type, source, 0), load_point(fn, type, source, half))
         store_point(fn, (imag, real), target, 0)
         with fn.loop(1, half, hints=AS_WRITTEN) as loop:
-            one = load_point(fn, type, source, loop.index)
-            other = load_point(fn, type, source, fn.i64(half) - loop.index)
+            point = load_point(fn, type, source, loop.index)
+            mirrored = load_point(fn, type, source, fn.i64(half) - loop.index)
             root = splat_point(fn, self.axis.part, self.moves.lanes, table, loop.index)
-            real, imag = tangle_point(one, other, root)
+            real, imag = tangle_point(point, mirrored, root)
             store_point(fn, (imag, real), target, loop.index)
 
     def _half_roots(self) -> Value:

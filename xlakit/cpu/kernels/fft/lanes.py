@@ -56,22 +56,22 @@ def lane_transform(module: Module, part: Type, n: int) -> Function:
     The memories have room for ``fft_plan.lane_points`` points.
     """
     name = symbol(part, ("lanes", n))
-    found = module.functions.get(name)
-    if found is None:
+    function = module.functions.get(name)
+    if function is None:
         smooth = is_smooth(n)
         inner = None if smooth else lane_transform(module, part, convolution_length(n))
-        found = module.function(name, VOID, [PTR, PTR], attributes=[NO_INLINE])
-        found.never_overlap(0, 1)
-        found.fast_math = CONTRACTS
+        function = module.function(name, VOID, [PTR, PTR], attributes=[NO_INLINE])
+        function.never_overlap(0, 1)
+        function.fast_math = CONTRACTS
         # The passes are calls, so code of a smooth length needs no optimization.
-        found.effort = Effort.LITTLE if smooth else Effort.CODE
-        writer = _Writer(found, part)
+        function.effort = Effort.LITTLE if smooth else Effort.CODE
+        writer = _Writer(function, part)
         if inner is None:
             writer.passes(n)
         else:
             writer.convolution(n, inner)
-        found.ret()
-    return found
+        function.ret()
+    return function
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,10 +106,10 @@ class Pass:
             reads, writes = outer.index * stride, outer.index * (stride * radix)
             with fn.loop(0, stride, independent=True, hints=AS_WRITTEN) as loop:
                 points = [load_point(fn, type, source, reads + loop.index + distance * k) for k in range(radix)]
-                found = butterfly(points)
+                outputs = butterfly(points)
                 for k, twiddle in enumerate(twiddles, 1):
-                    found[k] = plain_product(found[k], twiddle)
-                for k, point in enumerate(found):
+                    outputs[k] = plain_product(outputs[k], twiddle)
+                for k, point in enumerate(outputs):
                     store_point(fn, point, target, writes + loop.index + stride * k)
 
 
@@ -180,10 +180,10 @@ def transpose(fn: Function, rows: list[Value]) -> list[Value]:
         distance = count >> (level + 1)
         upper = [c if not c & distance else c - distance + count for c in range(count)]
         lower = [c + distance if not c & distance else c + count for c in range(count)]
-        found = list(rows)
+        exchanged = list(rows)
         for i in range(count):
             if not i & distance:
                 a, b = rows[i], rows[i + distance]
-                found[i], found[i + distance] = fn.shuffle(a, b, upper), fn.shuffle(a, b, lower)
-        rows = found
+                exchanged[i], exchanged[i + distance] = fn.shuffle(a, b, upper), fn.shuffle(a, b, lower)
+        rows = exchanged
     return rows

@@ -108,10 +108,10 @@ class Moves:
 
     def _gathered(self, rows: Sequence[Value], index: int) -> Value:
         fn = self.fn
-        found = fn.undefined(self.type)
+        gathered = fn.undefined(self.type)
         for lane, row in enumerate(rows):
-            found = fn.with_lane(found, lane, fn.load(self.part, fn.at(row, self.part, index)))
-        return found
+            gathered = fn.with_lane(gathered, lane, fn.load(self.part, fn.at(row, self.part, index)))
+        return gathered
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,8 +228,8 @@ class LoadRows:
                 store_point(fn, (number, zero), memory, index + more)
             return
         for more, number in enumerate(numbers):
-            place = index * 2 + (more ^ 1 if self.swaps else more)
-            fn.store(number, fn.at(memory, number.type, place))
+            position = index * 2 + (more ^ 1 if self.swaps else more)
+            fn.store(number, fn.at(memory, number.type, position))
 
 
 @dataclass(frozen=True, slots=True)
@@ -266,9 +266,9 @@ class StoreRows:
     def number(self, fn: Function, memory: Value, index: Value, more: int, factor: Value) -> Value:
         """The value that the lanes store as number ``more`` from point ``index`` on."""
         side = 1 if self.swaps else 0
-        place = index * 2 + (more * 2 + side if self.width == 1 else more ^ side)
-        found = fn.load(factor.type, fn.at(memory, factor.type, place))
-        return found * factor if self.scaled else found
+        position = index * 2 + (more * 2 + side if self.width == 1 else more ^ side)
+        loaded = fn.load(factor.type, fn.at(memory, factor.type, position))
+        return loaded * factor if self.scaled else loaded
 
 
 def _squares(fn: Function, points: Value, size: int, move: Callable[[Value], None]) -> None:

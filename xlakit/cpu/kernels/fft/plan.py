@@ -16,14 +16,14 @@ LONGEST_LANES = 1024
 @cache
 def prime_factors(n: int) -> tuple[int, ...]:
     """The prime factors in ascending order."""
-    found: list[int] = []
+    factors: list[int] = []
     p = 2
     while p * p <= n:
         while n % p == 0:
-            found.append(p)
+            factors.append(p)
             n //= p
         p += 1
-    return (*found, n) if n > 1 else tuple(found)
+    return (*factors, n) if n > 1 else tuple(factors)
 
 
 def is_smooth(n: int) -> bool:
@@ -79,10 +79,10 @@ def _pair_work(pair: tuple[int, int], lanes: int) -> tuple[float, int]:
 
 
 def _divisors(n: int) -> list[int]:
-    found = [1]
+    divisors = [1]
     for p in set(prime_factors(n)):
-        found = [d * p**e for d in found for e in range(prime_factors(n).count(p) + 1)]
-    return sorted(found)
+        divisors = [d * p**e for d in divisors for e in range(prime_factors(n).count(p) + 1)]
+    return sorted(divisors)
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,8 +94,8 @@ class Storage:
 
     def pointer(self, fn: Function, table: Value) -> Value:
         """The address of the array."""
-        found = fn.load(PTR, fn.at(table, PTR, self.array))
-        return fn.at(found, I8, self.offset) if self.offset else found
+        address = fn.load(PTR, fn.at(table, PTR, self.array))
+        return fn.at(address, I8, self.offset) if self.offset else address
 
 
 @dataclass(frozen=True, slots=True)

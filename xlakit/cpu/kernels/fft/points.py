@@ -123,13 +123,13 @@ class Points:
         table = LongRoots(self._tables, fn, self._part, 2 * half, 1, half)
         turn = None if table.is_short else table.high(chunk)
         with fn.loop(self._from(first, 1), stop, independent=True) as loop:
-            one, other = self._load(loop.index), self._load(fn.i64(half) - loop.index)
+            point, mirrored = self._load(loop.index), self._load(fn.i64(half) - loop.index)
             root = table.low(loop.index if turn is None else loop.index - first)
             root = root if turn is None else plain_product(root, turn)
             if untangle:
-                self._store(untangle_point(one, other, root), loop.index)
+                self._store(untangle_point(point, mirrored, root), loop.index)
             else:
-                real, imag = tangle_point(one, other, root)
+                real, imag = tangle_point(point, mirrored, root)
                 self._store((imag, real), loop.index)
 
     # -- other lengths ---------------------------------------------------------------------------

@@ -61,8 +61,8 @@ def long_row_cost(axis: Axis) -> float | None:
     if axis.inner != 1 or pair is None:
         return None
     a, b = pair
-    one = -(-b // lanes) * work(a) + -(-a // lanes) * work(b) + 1.6 * length
-    return cost_model().cycles(axis.outer * 1.2 * (one if length == axis.points else 2.2 * one))
+    row_cost = -(-b // lanes) * work(a) + -(-a // lanes) * work(b) + 1.6 * length
+    return cost_model().cycles(axis.outer * 1.2 * (row_cost if length == axis.points else 2.2 * row_cost))
 
 
 def emit_long_rows(module: Module, axis: Axis, scratch: int) -> tuple[Sequence[Phase], int]:
@@ -147,9 +147,9 @@ class _Pipeline:
         self._simple(Points.unchirped, _Y, target, swaps_out, scale)
 
     def _four_step(self, source: int, target: int, swaps_in: bool, swaps_out: bool, scale: float) -> None:
-        made, half = self.four_step, self.length * 1.5
-        self.steps.append(_Step(made.columns(swaps_in), made.column_chunks, source, _X, half))
-        self.steps.append(_Step(made.rows(swaps_out, scale), made.row_chunks, _X, target, half))
+        four_step, half = self.four_step, self.length * 1.5
+        self.steps.append(_Step(four_step.columns(swaps_in), four_step.column_chunks, source, _X, half))
+        self.steps.append(_Step(four_step.rows(swaps_out, scale), four_step.row_chunks, _X, target, half))
 
     def _simple(
         self, write: Callable[[Points], int], source: int, target: int, swaps: bool = False, scale: float = 1.0
@@ -210,8 +210,10 @@ class _Pipeline:
             space = self._scratch(fn, table, scratch)
             with fn.loop(begin, end, hints=AS_WRITTEN) as task:
                 row, chunk = task.index.integer("udiv", step.chunks), task.index.integer("urem", step.chunks)
-                own = row * len(memories)
-                addresses = {memory: fn.at(space, I8, (own + n) * self.bytes) for n, memory in enumerate(memories)}
+                first_buffer = row * len(memories)
+                addresses = {
+                    memory: fn.at(space, I8, (first_buffer + n) * self.bytes) for n, memory in enumerate(memories)
+                }
                 addresses |= self._row(fn, source, target, row)
                 if self.before:
                     addresses[_SHARED_SPECTRUM] = self._scratch(fn, table, shared)

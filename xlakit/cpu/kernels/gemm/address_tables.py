@@ -88,7 +88,7 @@ class FillTable:
     def write(self, fn: Function) -> None:
         """Write its body."""
         fn.effort = Effort.TIDY
-        dims, rank, first, count, padded, base, scale, out, apart, pad = fn.parameters
+        dims, rank, first, count, padded, base, scale, table, table_step, pad = fn.parameters
         last = (rank - 1) * 2
         size, stride = fn.load(I64, fn.at(dims, I64, last)), fn.load(I64, fn.at(dims, I64, last + 1))
         step = stride * scale
@@ -99,13 +99,15 @@ class FillTable:
             with fn.loop(0, rank - 1, carried=[rest, inner * stride], hints=AS_WRITTEN) as outer:
                 entry = (rank - 2 - outer.index) * 2
                 extent = fn.load(I64, fn.at(dims, I64, entry))
-                own = outer.carried[0].integer("urem", extent) * fn.load(I64, fn.at(dims, I64, entry + 1))
-                outer.next(outer.carried[0].integer("udiv", extent), outer.carried[1] + own)
+                offset = outer.carried[0].integer("urem", extent) * fn.load(I64, fn.at(dims, I64, entry + 1))
+                outer.next(outer.carried[0].integer("udiv", extent), outer.carried[1] + offset)
             start = fn.at(base, I8, outer.results[1] * scale)
             in_run = (size - inner).smin(end - number)
             with fn.loop(0, in_run, hints=AS_WRITTEN) as each:
-                fn.store(fn.at(start, I8, each.index * step), fn.at(out, I64, (number - first + each.index) * apart))
+                fn.store(
+                    fn.at(start, I8, each.index * step), fn.at(table, I64, (number - first + each.index) * table_step)
+                )
             loop.next(number + in_run)
         with fn.loop(count, padded, hints=AS_WRITTEN) as more:
-            before = fn.load(PTR, fn.at(out, I64, (count - 1) * apart))
-            fn.store(fn.select(pad.ne(fn.null()), pad, before), fn.at(out, I64, more.index * apart))
+            before = fn.load(PTR, fn.at(table, I64, (count - 1) * table_step))
+            fn.store(fn.select(pad.ne(fn.null()), pad, before), fn.at(table, I64, more.index * table_step))

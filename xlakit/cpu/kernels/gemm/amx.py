@@ -83,10 +83,10 @@ def write_sums(fn: Function, engine: Engine, rows: Value, right: Value, groups: 
 
 def _instruction(fn: Function, name: str, *operands: Value | int) -> None:
     """Call one of AMX's instructions; an int is the number of a register."""
-    given = [fn.constant(I8, operand) if isinstance(operand, int) else operand for operand in operands]
+    arguments = [fn.constant(I8, operand) if isinstance(operand, int) else operand for operand in operands]
     full = f"llvm.x86.{name}"
-    fn.module.declare(full, VOID, [value.type for value in given])
-    fn.call(full, VOID, *given)
+    fn.module.declare(full, VOID, [value.type for value in arguments])
+    fn.call(full, VOID, *arguments)
 
 
 def write_sums_of_bf16(fn: Function, engine: Engine, rows: Value, right: Value, groups: Value, buffer: Value) -> None:
@@ -98,13 +98,13 @@ def write_sums_of_bf16(fn: Function, engine: Engine, rows: Value, right: Value, 
         with fn.loop(0, (groups + (AMX_ROWS - 1)) >> 4, carried=none, hints=AS_WRITTEN) as block:
             first = block.index * AMX_ROWS
             with fn.loop(first, first + AMX_ROWS, carried=none * 2, hints=AS_WRITTEN) as group:
-                own = [fn.load(I32, fn.at(pointer, I32, group.index)) for pointer in pointers]
+                pairs = [fn.load(I32, fn.at(pointer, I32, group.index)) for pointer in pointers]
                 start = fn.at(right, type, group.index * engine.vectors)
                 other = [
                     fn.load(type.with_element(I32), fn.at(start, type, n), align=I16.bytes)
                     for n in range(engine.vectors)
                 ]
-                group.next(*_with_products(fn, engine, own, other, group.carried))
+                group.next(*_with_products(fn, engine, pairs, other, group.carried))
             even, odd = group.results[: len(none)], group.results[len(none) :]
             block.next(*(s + (a + b) for s, a, b in zip(block.carried, even, odd, strict=True)))
         for n, sums in enumerate(block.results):
@@ -115,15 +115,17 @@ def _with_products(
     fn: Function, engine: Engine, left: Sequence[Value], right: Sequence[Value], sums: Sequence[Value]
 ) -> list[Value]:
     """The sums of even and of odd steps, row by row, each with one more product."""
-    made: list[Value] = []
+    new_sums: list[Value] = []
     count = len(sums) // 2
     for odd in (False, True):
         before = iter(sums[count:] if odd else sums[:count])
         across = [_numbers(value, odd=odd).bits_as(acc_vector(engine)) for value in right]
         for value in left:
             spread = fn.splat(_numbers(value, odd=odd).bits_as(engine.acc), engine.lanes)
-            made += [fn.intrinsic("llvm.fmuladd", s.type, spread, b, s) for b, s in zip(across, before, strict=False)]
-    return made
+            new_sums += [
+                fn.intrinsic("llvm.fmuladd", s.type, spread, b, s) for b, s in zip(across, before, strict=False)
+            ]
+    return new_sums
 
 
 def _numbers(pairs: Value, *, odd: bool) -> Value:

@@ -46,9 +46,9 @@ class Seen:
         with fn.loop(0, whole, _LANES, carried=self.state[:2], hints=AS_WRITTEN) as loop:
             bits = fn.load(vector(I16, _LANES), fn.at(start, I16, loop.index), align=2)
             loop.next(*_with(loop.carried, bits))
-        with fn.loop(whole, count, carried=self.state[2:], hints=AS_WRITTEN) as rest:
-            rest.next(*_with(rest.carried, fn.load(I16, fn.at(start, I16, rest.index))))
-        return Seen([*loop.results, *rest.results])
+        with fn.loop(whole, count, carried=self.state[2:], hints=AS_WRITTEN) as tail:
+            tail.next(*_with(tail.carried, fn.load(I16, fn.at(start, I16, tail.index))))
+        return Seen([*loop.results, *tail.results])
 
     def exponents(self, fn: Function) -> tuple[Value, Value]:
         """The least exponent of non-zero numbers, and the greatest; if all are zero, the least is above all others."""
@@ -89,12 +89,12 @@ class Exponents:
     def write(self, fn: Function) -> None:
         """Write its body."""
         fn.effort = Effort.TIDY
-        start, pieces, apart, count, found = fn.parameters
+        start, pieces, piece_distance, count, exponents = fn.parameters
         with fn.loop(0, pieces, carried=Seen.none(fn).state, hints=AS_WRITTEN) as piece:
-            own = fn.at(start, I8, piece.index * apart)
-            piece.next(*Seen(list(piece.carried)).in_order(fn, own, count).state)
+            piece_start = fn.at(start, I8, piece.index * piece_distance)
+            piece.next(*Seen(list(piece.carried)).in_order(fn, piece_start, count).state)
         for n, exponent in enumerate(Seen(list(piece.results)).exponents(fn)):
-            fn.store(exponent, fn.at(found, I32, n))
+            fn.store(exponent, fn.at(exponents, I32, n))
 
 
 # The bytes of a range.
@@ -148,8 +148,8 @@ class Ranges:
         steps = self.fn.i64(steps) if isinstance(steps, int) else steps
         return in_groups(steps + (most - 1), most) * most
 
-    def _note(self, start: Value, pieces: Value, length: int, count: Value, found: Value) -> None:
+    def _note(self, start: Value, pieces: Value, length: int, count: Value, exponents: Value) -> None:
         fn = self.fn
         if _is_needed(self.engine):
-            apart = fn.i64(length * self.engine.packed.bytes)
-            common.call(fn, Exponents(), start, pieces, apart, count, found)
+            piece_distance = fn.i64(length * self.engine.packed.bytes)
+            common.call(fn, Exponents(), start, pieces, piece_distance, count, exponents)

@@ -204,9 +204,9 @@ def _row_block(engine: Engine, rows: int, row_multiple: int, block_bytes: int, s
 
 
 def _task_sizes(
-    engine: Engine, packs: tuple[bool, bool], sizes: tuple[int, int], widths: tuple[int, int], wanted: int
+    engine: Engine, packs: tuple[bool, bool], sizes: tuple[int, int], widths: tuple[int, int], most_tasks: int
 ) -> tuple[int, int]:
-    """Rows and columns of a task, within bounds of its width; a batch is divided into up to ``wanted`` tasks.
+    """Rows and columns of a task, within bounds of its width; a batch is divided into up to ``most_tasks`` tasks.
 
     Each row task packs or reads the right operand again, and each column task the left one, but more tasks balance the
     load better.
@@ -214,10 +214,10 @@ def _task_sizes(
     rows, columns = max(1, sizes[0]), max(1, sizes[1])
     threads = machine.current().threads
     least = min(rounded_up(rows, engine.mr), _LEAST_TILES.value * engine.mr)
-    best, found = math.inf, (rows, widths[1])
-    for column_tasks in range(-(-columns // widths[1]), wanted + 1):
+    best, best_sizes = math.inf, (rows, widths[1])
+    for column_tasks in range(-(-columns // widths[1]), most_tasks + 1):
         width = max(widths[0], min(widths[1], rounded_up(-(-columns // column_tasks), engine.nr)))
-        for row_tasks in range(1, wanted // column_tasks + 1):
+        for row_tasks in range(1, most_tasks // column_tasks + 1):
             task_rows = rows if row_tasks == 1 else max(least, rounded_up(-(-rows // row_tasks), engine.mr))
             tasks = -(-rows // task_rows) * -(-columns // width)
             cost = task_rows * width + task_rows * (_PACKING.value if packs[0] else _READING.value)
@@ -225,8 +225,8 @@ def _task_sizes(
             # The other threads wait for the last task.
             time = (-(-tasks // threads) + 0.25) * cost
             if time < best:
-                best, found = time, (task_rows, width)
-    return found
+                best, best_sizes = time, (task_rows, width)
+    return best_sizes
 
 
 def _batches_share_lines(product: Product) -> bool:

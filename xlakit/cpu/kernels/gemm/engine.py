@@ -291,10 +291,10 @@ def _saturated(fn: Function, value: Value, kind: PrimitiveType) -> Value:
     shape = f"v{value.type.lanes}" if value.type.lanes > 1 else ""
     name = f"llvm.fpto{letter}i.sat.{shape}{narrow.name}.{shape}f{value.type.element.bits}"
     fn.module.declare(name, target, [value.type])
-    found = fn.call(name, target, value)
+    truncated = fn.call(name, target, value)
     if kind.bit_width >= 8:
-        return found
-    return found.cast("sext" if kind.is_signed else "zext", value.type.with_element(I8))
+        return truncated
+    return truncated.cast("sext" if kind.is_signed else "zext", value.type.with_element(I8))
 
 
 def _resized(value: Value, target: Type, *, signed: bool) -> Value:

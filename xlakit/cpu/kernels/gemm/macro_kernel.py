@@ -92,20 +92,20 @@ class MacroKernel:
             start = fn.at(right, I8, sliver.index * right_advance)
             into = offset + sliver.index * advance
             with fn.loop(0, tiles * engine.mr, engine.mr, hints=AS_WRITTEN) as row:
-                own, target = fn.at(rows, PTR, row.index), fn.at(targets, PTR, row.index)
+                row_pointers, target = fn.at(rows, PTR, row.index), fn.at(targets, PTR, row.index)
                 if self.kc is None:
                     self._prefetch_targets(fn, target, into)
                 if self.ahead:
                     self._prefetch_next(fn, start, right_advance, (row.index, tiles * engine.mr))
                 if write is None:
-                    self._store(fn, self._sums(fn, own, start, middle, mask), target, into, adds, mask)
+                    self._store(fn, self._sums(fn, row_pointers, start, middle, mask), target, into, adds, mask)
                 else:
-                    write(fn, engine, own, start, middle[2] if self.kc is None else fn.i64(self.kc), buffer)
+                    write(fn, engine, row_pointers, start, middle[2] if self.kc is None else fn.i64(self.kc), buffer)
                     self._store_from(fn, buffer, target, into, adds)
 
-    def _sums(self, fn: Function, rows: Value, right: Value, rest: Sequence[Value], mask: Value | None) -> Sums:
+    def _sums(self, fn: Function, rows: Value, right: Value, extents: Sequence[Value], mask: Value | None) -> Sums:
         engine = self.engine
-        runs, count, kc, left_step, right_step = rest
+        runs, count, kc, left_step, right_step = extents
         pointers = [fn.load(PTR, fn.at(rows, PTR, r)) for r in range(engine.mr)]
 
         def shift(side: int) -> Callable[[Value], Value]:

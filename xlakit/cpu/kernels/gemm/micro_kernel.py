@@ -88,11 +88,11 @@ def multiply(
     rows = len(sums)
     with fn.loop(0, runs, carried=flatten(sums), hints=AS_WRITTEN) as outer:
         outer.next(*_run(fn, engine, left, right, shaped(engine, outer.carried, rows), outer.index, kc))
-    made = shaped(engine, outer.results, rows)
+    tile = shaped(engine, outer.results, rows)
     if not engine.is_biased:
-        return made
-    *made, bias = made
-    return [[(s[0] - b[0],) for s, b in zip(row, bias, strict=True)] for row in made]
+        return tile
+    *tile, bias = tile
+    return [[(s[0] - b[0],) for s, b in zip(row, bias, strict=True)] for row in tile]
 
 
 def _run(
@@ -149,25 +149,25 @@ def _products(fn: Function, engine: Engine, pointers: list[Value], start: Value,
         for column, lanes in vectors_of(engine, width)
     ]
     # Row by row, so that an element of the left operand occupies a register only briefly.
-    made: Sums = []
+    new_sums: Sums = []
     for pointer, row in zip_longest(pointers, sums):
         # The last row of biased sums is the bias of elements of the left operand times the right one.
         element = (fn.constant(I32, _BIAS),) if pointer is None else _spread(fn, engine, pointer)
-        made.append([])
+        new_sums.append([])
         for b, register in zip(across, row, strict=True):
             lanes = register[0].type.lanes
             spread = [fn.splat(e, lanes) if lanes > 1 else e for e in element]
-            made[-1].append(with_product(fn, engine, spread, b, register))
-    return made
+            new_sums[-1].append(with_product(fn, engine, spread, b, register))
+    return new_sums
 
 
 def _register(fn: Function, type: Type, start: Value, right: Columns, mask: Value | None) -> Value:
     """Adjacent elements of the right operand; with a ``mask``, only its lanes are loaded."""
     if mask is None:
-        found = fn.load(type, start, align=type.element.bytes)
+        loaded = fn.load(type, start, align=type.element.bytes)
     else:
-        found = masked_load(fn, type, start, mask)
-    return right.convert(found) if right.convert is not None else found
+        loaded = masked_load(fn, type, start, mask)
+    return right.convert(loaded) if right.convert is not None else loaded
 
 
 def with_product(

@@ -129,10 +129,10 @@ class ElementReader:
             if count == 1:
                 return [self.packed(fn.lane(pairs, part)) for part in (0, 1)]
             return [self.packed(fn.shuffle(pairs, pairs, range(part, 2 * count, 2))) for part in (0, 1)]
-        found = [self.packed(fn.load(vector(type, count), pointer, align=type.bytes))]
+        values = [self.packed(fn.load(vector(type, count), pointer, align=type.bytes))]
         if self.engine.parts == 2:
-            found.append(fn.constant(found[0].type, 0))
-        return found
+            values.append(fn.constant(values[0].type, 0))
+        return values
 
 
 @dataclass(slots=True)

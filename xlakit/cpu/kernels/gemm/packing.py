@@ -29,10 +29,12 @@ def form_of(matrix: Matrix, width: int, *, along_first: bool = True) -> str:
     """The contiguous direction of an operand of which ``width`` rows or columns are packed at a time."""
     across, k = matrix.across, matrix.along
     along = k.stride == 1 or k.run == 1
-    beside = (across.stride == 1 or across.run == 1) and (len(across.dims) <= 1 or across.run % width == 0)
-    if along and (along_first or not beside):
+    is_across_contiguous = (across.stride == 1 or across.run == 1) and (
+        len(across.dims) <= 1 or across.run % width == 0
+    )
+    if along and (along_first or not is_across_contiguous):
         return ALONG
-    return ACROSS if beside else SINGLE
+    return ACROSS if is_across_contiguous else SINGLE
 
 
 def pieces_of(matrix: Matrix, width: int) -> tuple[str, int]:
@@ -84,11 +86,11 @@ class PackRows:
         reader = ElementReader(fn, engine, self.kind, self.result, is_left=True)
         sources, runs, count, kc, _, rows, target, length = fn.parameters
         with fn.loop(0, rows, hints=AS_WRITTEN) as row:
-            own = fn.at(target, engine.packed, row.index * length * engine.parts)
+            packed_row = fn.at(target, engine.packed, row.index * length * engine.parts)
             source = fn.load(PTR, fn.at(sources, PTR, row.index))
             with fn.loop(0, count, hints=AS_WRITTEN) as run:
                 start = reader.at(source, fn.load(I64, fn.at(runs, I64, run.index * 2)))
-                into = fn.at(own, engine.packed, run.index * kc * engine.parts)
+                into = fn.at(packed_row, engine.packed, run.index * kc * engine.parts)
                 if is_copy:
                     _copy(fn, engine.packed, start, into, kc * engine.parts)
                 else:
@@ -200,25 +202,25 @@ class PackSlivers:
             return
         sources, _, count, kc, _, slivers, target, distance = fn.parameters
         with fn.loop(0, slivers, hints=AS_WRITTEN) as sliver:
-            own = fn.at(target, engine.packed, sliver.index * distance)
+            sliver_start = fn.at(target, engine.packed, sliver.index * distance)
             columns = fn.at(sources, PTR, sliver.index * engine.nr)
             if self.width < engine.nr and takes_pairs_of_bf16(engine):
                 # The old contents of the other columns may be subnormal, and the check of the exponents reads them.
-                fn.fill(own, 0, distance * engine.packed.bytes)
+                fn.fill(sliver_start, 0, distance * engine.packed.bytes)
             if self.form == ALONG and engine.parts == 1:
-                self._along(fn, columns, own)
+                self._along(fn, columns, sliver_start)
             else:
-                self._singly(fn, columns, own)
+                self._singly(fn, columns, sliver_start)
             if engine.group > 1:
                 total = count * kc
                 with fn.loop(total, total + (-total & (engine.group - 1)), hints=AS_WRITTEN) as step:
                     with fn.loop(0, engine.nr, hints=AS_WRITTEN) as column:
-                        address = _packed_address(fn, engine, own, step.index, column.index)
+                        address = _packed_address(fn, engine, sliver_start, step.index, column.index)
                         fn.store(fn.constant(engine.packed, 0), address)
                 if engine.amx:
-                    self._pad(fn, own)
+                    self._pad(fn, sliver_start)
 
-    def _pad(self, fn: Function, own: Value) -> None:
+    def _pad(self, fn: Function, sliver_start: Value) -> None:
         """Add groups of zeros up to a multiple of the steps of k of a tile register."""
         engine = self.engine
         _, _, count, kc, *_ = fn.parameters
@@ -226,7 +228,7 @@ class PackSlivers:
         groups = in_groups(count * kc + (engine.group - 1), engine.group)
         whole = in_groups(count * kc + (engine.steps - 1), engine.steps) * (engine.steps // engine.group)
         with fn.loop(groups * engine.vectors, whole * engine.vectors, hints=AS_WRITTEN) as more:
-            fn.store(fn.constant(lanes, 0), fn.at(own, lanes, more.index), align=engine.packed.bytes)
+            fn.store(fn.constant(lanes, 0), fn.at(sliver_start, lanes, more.index), align=engine.packed.bytes)
 
     def _across(self, fn: Function) -> None:
         """Pack rows of k, each for all slivers, in memory order."""
@@ -238,11 +240,11 @@ class PackSlivers:
         def rows(run: Value, begin: Value | int, end: Value, *, is_whole: bool = True) -> None:
             shift = fn.load(I64, fn.at(runs, I64, run * 2))
             with fn.loop(begin, end, hints=AS_WRITTEN) as step, fn.loop(0, slivers, hints=AS_WRITTEN) as sliver:
-                own = fn.at(target, engine.packed, sliver.index * distance + run * kc * (columns * parts))
+                sliver_start = fn.at(target, engine.packed, sliver.index * distance + run * kc * (columns * parts))
                 for column in range(0, width, self.piece):
-                    piece(sliver.index, column, own, shift, step.index, is_whole)
+                    piece(sliver.index, column, sliver_start, shift, step.index, is_whole)
 
-        def piece(sliver: Value, column: int, own: Value, shift: Value, step: Value, is_whole: bool) -> None:
+        def piece(sliver: Value, column: int, sliver_start: Value, shift: Value, step: Value, is_whole: bool) -> None:
             source = fn.load(PTR, fn.at(sources, PTR, sliver * columns + column))
             count = min(self.piece, width - column)
             # The last piece is filled with zeros up to the end of the sliver.
@@ -257,15 +259,15 @@ class PackSlivers:
                 steps = [row(first)[0]]
                 for number in (first + more for more in range(1, group)):
                     # A partial group is filled with zeros; the last row is read again in place of the missing ones.
-                    found = row(number if is_whole else number.smin(kc - 1))[0]
-                    zero = fn.constant(found.type, 0)
-                    steps.append(found if is_whole else fn.select(number.compare("slt", kc), found, zero))
-                address = fn.at(own, engine.packed, first * columns + column * group)
+                    loaded = row(number if is_whole else number.smin(kc - 1))[0]
+                    zero = fn.constant(loaded.type, 0)
+                    steps.append(loaded if is_whole else fn.select(number.compare("slt", kc), loaded, zero))
+                address = fn.at(sliver_start, engine.packed, first * columns + column * group)
                 fn.store(grouped(fn, steps), address, align=engine.packed.bytes)
                 return
             for part, value in enumerate(row(step)):
                 address = (step * parts + part) * columns + column
-                fn.store(value, fn.at(own, engine.packed, address), align=engine.packed.bytes)
+                fn.store(value, fn.at(sliver_start, engine.packed, address), align=engine.packed.bytes)
 
         with fn.loop(0, count, hints=AS_WRITTEN) as run:
             if group == 1:
@@ -278,7 +280,7 @@ class PackSlivers:
             with fn.loop(0, slivers, hints=AS_WRITTEN) as sliver:
                 self._pad(fn, fn.at(target, engine.packed, sliver.index * distance))
 
-    def _along(self, fn: Function, columns: Value, own: Value) -> None:
+    def _along(self, fn: Function, columns: Value, sliver_start: Value) -> None:
         """Pack columns that are contiguous along k: square blocks are transposed in registers."""
         engine, width = self.engine, self.width
         reader = ElementReader(fn, engine, self.kind, self.result)
@@ -289,7 +291,7 @@ class PackSlivers:
         whole = in_groups(kc, group) & -lanes
         with fn.loop(0, count, hints=AS_WRITTEN) as run:
             shift = fn.load(I64, fn.at(runs, I64, run.index * 2))
-            into = fn.at(own, engine.packed, run.index * kc * engine.nr)
+            into = fn.at(sliver_start, engine.packed, run.index * kc * engine.nr)
             with fn.loop(0, -(-width // lanes) * lanes, lanes, hints=AS_WRITTEN) as column:
                 # The table repeats the last column beyond the end, so that reads stay inside.
                 starts = [reader.at(fn.load(PTR, fn.at(columns, PTR, column.index + c)), shift) for c in range(lanes)]
@@ -305,13 +307,13 @@ class PackSlivers:
                 value = reader.elements(reader.at(start, shift + step.index), 1)[0]
                 fn.store(value, _packed_address(fn, engine, into, step.index, column.index))
 
-    def _singly(self, fn: Function, columns: Value, own: Value) -> None:
+    def _singly(self, fn: Function, columns: Value, sliver_start: Value) -> None:
         engine = self.engine
         reader = ElementReader(fn, engine, self.kind, self.result)
         _, runs, count, kc, stride, _, _, _ = fn.parameters
         with fn.loop(0, count, hints=AS_WRITTEN) as run:
             shift = fn.load(I64, fn.at(runs, I64, run.index * 2))
-            into = fn.at(own, engine.packed, run.index * kc * (engine.nr * engine.parts))
+            into = fn.at(sliver_start, engine.packed, run.index * kc * (engine.nr * engine.parts))
             with fn.loop(0, self.width, hints=AS_WRITTEN) as column:
                 start = reader.at(fn.load(PTR, fn.at(columns, PTR, column.index)), shift)
                 with fn.loop(0, kc, independent=True) as step:
@@ -319,12 +321,14 @@ class PackSlivers:
                         fn.store(value, _packed_address(fn, engine, into, step.index, column.index, part))
 
 
-def _packed_address(fn: Function, engine: Engine, own: Value, step: Value, column: Value, part: int = 0) -> Value:
+def _packed_address(
+    fn: Function, engine: Engine, sliver_start: Value, step: Value, column: Value, part: int = 0
+) -> Value:
     """The address of an element in a packed sliver."""
     if engine.group > 1:
         whole, rest = in_groups(step, engine.group), step & (engine.group - 1)
-        return fn.at(own, engine.packed, (whole * engine.nr + column) * engine.group + rest)
-    return fn.at(own, engine.packed, (step * engine.parts + part) * engine.nr + column)
+        return fn.at(sliver_start, engine.packed, (whole * engine.nr + column) * engine.group + rest)
+    return fn.at(sliver_start, engine.packed, (step * engine.parts + part) * engine.nr + column)
 
 
 # -- shuffles -------------------------------------------------------------------------------------

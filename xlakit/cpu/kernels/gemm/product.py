@@ -125,12 +125,12 @@ def make_product(
 
 def merged(dims: Dims) -> Dims:
     """Merge dimensions that are contiguous in all arrays; drop those of size 1."""
-    found: Dims = []
+    merged_dims: Dims = []
     for size, strides in dims:
         if size == 1:
             continue
-        if found and all(a == b * size for a, b in zip(found[-1][1], strides, strict=True)):
-            found[-1] = (found[-1][0] * size, strides)
+        if merged_dims and all(a == b * size for a, b in zip(merged_dims[-1][1], strides, strict=True)):
+            merged_dims[-1] = (merged_dims[-1][0] * size, strides)
         else:
-            found.append((size, strides))
-    return found
+            merged_dims.append((size, strides))
+    return merged_dims

@@ -61,23 +61,23 @@ class Output:
         pieces = vectors_of(engine, width)
         types = [acc_vector(engine, lanes) for _, lanes in pieces for _ in range(engine.parts)]
         with fn.loop(0, count, hints=AS_WRITTEN) as r:
-            found = [
+            loaded = [
                 fn.load(type, fn.at(buffer, acc_vector(engine), r.index * per_row + n), align=engine.acc.bytes)
                 for n, type in enumerate(types)
             ]
-            registers = [tuple(found[i : i + engine.parts]) for i in range(0, len(found), engine.parts)]
+            registers = [tuple(loaded[i : i + engine.parts]) for i in range(0, len(loaded), engine.parts)]
             self._store_row(registers, row + r.index, column, width)
 
     def call_store_rows(self, sums: tuple[Value, int], row: Value, column: Value, count: Value, width: int) -> None:
         """As :meth:`store_rows`, in a separate function, since the code for narrow or scattered results is large."""
 
-        def emit(own: Function, given: list[Value]) -> None:
-            _, base, buffer, row, count, column, *origin = given
-            there = replace(self, fn=own, base=base, origin=(origin[0], origin[1]) if origin else None)
-            there.store_rows((buffer, sums[1]), row, column, count, width)
+        def emit(function: Function, arguments: list[Value]) -> None:
+            _, base, buffer, row, count, column, *origin = arguments
+            output = replace(self, fn=function, base=base, origin=(origin[0], origin[1]) if origin else None)
+            output.store_rows((buffer, sums[1]), row, column, count, width)
 
-        given = [self.fn.parameters[0], self.base, sums[0], row, count, column, *(self.origin or ())]
-        _outlined(self.fn, f"{self.fn.name}.store", given, emit)
+        arguments = [self.fn.parameters[0], self.base, sums[0], row, count, column, *(self.origin or ())]
+        _outlined(self.fn, f"{self.fn.name}.store", arguments, emit)
 
     def _store_row(self, registers: Sequence[tuple[Value, ...]], row: Value, column: Value, width: int) -> None:
         fn = self.fn
@@ -146,10 +146,10 @@ def _outlined(
     fn: Function, name: str, arguments: Sequence[Value], emit: Callable[[Function, list[Value]], None]
 ) -> None:
     """Call a new function that ``emit`` writes; constant arguments are constants in it, the others parameters."""
-    given = [a for a in arguments if a.constant is None]
-    own = fn.module.function(name, VOID, [a.type for a in given], attributes=[NO_INLINE])
-    parameters = iter(own.parameters)
-    inside = [next(parameters) if (n := a.constant) is None else own.constant(a.type, n) for a in arguments]
-    emit(own, inside)
-    own.ret()
-    fn.call(own, VOID, *given)
+    variables = [a for a in arguments if a.constant is None]
+    function = fn.module.function(name, VOID, [a.type for a in variables], attributes=[NO_INLINE])
+    parameters = iter(function.parameters)
+    values = [next(parameters) if (n := a.constant) is None else function.constant(a.type, n) for a in arguments]
+    emit(function, values)
+    function.ret()
+    fn.call(function, VOID, *variables)

@@ -116,10 +116,10 @@ class BlockedCholesky:
         start = row + _BLOCK.value
         count = (fn.i64(self._size) - start + (_TILE.value - 1)).integer("udiv", _TILE.value)
         with fn.loop(fn.parameters[1], fn.parameters[2], hints=NO_UNROLL) as task:
-            one, other = task.index.integer("udiv", count), task.index.integer("urem", count)
-            with fn.if_(other <= one):
+            row_tile, column_tile = task.index.integer("udiv", count), task.index.integer("urem", count)
+            with fn.if_(column_tile <= row_tile):
                 # The tile's rows and columns in the triangle.
-                low, high = start + other * _TILE.value, start + one * _TILE.value
+                low, high = start + column_tile * _TILE.value, start + row_tile * _TILE.value
                 across, along = (low, high) if self._upper else (high, low)
                 fn.call(
                     routine,
@@ -240,9 +240,9 @@ class _Loops:
         with fn.loop(0, size, carried=[fn.constant(I1, 1)], hints=NO_UNROLL) as rows:
             row = rows.index
             with fn.loop(0, row, hints=NO_UNROLL) as columns:
-                rest = parts(self._rest(matrix, row, columns.index))
+                numerator = parts(self._rest(matrix, row, columns.index))
                 pivot = parts(self._element(matrix, columns.index, columns.index))[0]
-                self._put(from_parts(tuple(value / pivot for value in rest)), matrix, row, columns.index)
+                self._put(from_parts(tuple(value / pivot for value in numerator)), matrix, row, columns.index)
             square = parts(self._rest(matrix, row, row))[0]
             zero = fn.constant(self._type, 0.0)
             root = fn.intrinsic("llvm.sqrt", self._type, square)
@@ -270,8 +270,8 @@ class _Loops:
 
     def _element(self, matrix: Value, row: Value, column: Value) -> Scalar:
         """An element of the lower factor, which is the adjoint of a stored upper factor."""
-        found = load(self._fn, self._kind, matrix, self._offset(row, column))
-        return (found[0], -found[1]) if isinstance(found, tuple) and not self._lower else found
+        element = load(self._fn, self._kind, matrix, self._offset(row, column))
+        return (element[0], -element[1]) if isinstance(element, tuple) and not self._lower else element
 
     def _put(self, value: Scalar, matrix: Value, row: Value, column: Value) -> None:
         if isinstance(value, tuple) and not self._lower:

@@ -43,10 +43,10 @@ class _Matrices:
     lanes: int
 
     def _place(self, row: _Index, column: _Index) -> Value:
-        place = self.first
+        offset = self.first
         for index, step in zip((row, column), self.steps, strict=True):
-            place = place + index * step
-        return place
+            offset = offset + index * step
+        return offset
 
     def transposed(self) -> _Matrices:
         """The transposed matrices, in the same memory."""
@@ -79,7 +79,7 @@ def emit_in_lanes(module: Module, computation: Computation) -> Kernel | None:
     compute = _cholesky(fn, inner) if isinstance(inner.op, Cholesky) else _substitution(fn, inner)
     lanes = vector_bytes() // register_type(kind).bytes
     # Matrices that would fill only a part of the last vector are computed one by one.
-    vectors, rest = divmod(batch, lanes)
+    vectors, singles = divmod(batch, lanes)
 
     def run(group: Value, lane: Value, lanes: int) -> None:
         matrices = [
@@ -89,16 +89,16 @@ def emit_in_lanes(module: Module, computation: Computation) -> Kernel | None:
         compute(matrices)
 
     with fn.loop(begin, end, hints=NO_UNROLL) as task:
-        group, own = (task.index.integer(name, vectors + rest) for name in ("udiv", "urem"))
-        single = own - vectors + vectors * lanes
-        if not rest:
-            run(group, own * lanes, lanes)
+        group, member = (task.index.integer(name, vectors + singles) for name in ("udiv", "urem"))
+        single = member - vectors + vectors * lanes
+        if not singles:
+            run(group, member * lanes, lanes)
         elif not vectors:
             run(group, single, 1)
         else:
-            fn.if_else(own < vectors, lambda: run(group, own * lanes, lanes), lambda: run(group, single, 1))
+            fn.if_else(member < vectors, lambda: run(group, member * lanes, lanes), lambda: run(group, single, 1))
     fn.ret()
-    tasks = groups * (vectors + rest)
+    tasks = groups * (vectors + singles)
     return Kernel((Phase(fn.name, tasks, tasks * cost_model().cycles(_cycles(inner))),))
 
 
@@ -115,16 +115,16 @@ def _cholesky(fn: Function, inner: Instruction) -> _Compute:
     size = inner.shape.dimensions[-1]
 
     def compute(matrices: Sequence[_Matrices]) -> None:
-        given, factor = (m if lower else m.transposed() for m in matrices)
-        type = vector(register_type(kind), given.lanes)
-        all_good = fn.constant(vector(I1, given.lanes), 1)
+        matrix, factor = (m if lower else m.transposed() for m in matrices)
+        type = vector(register_type(kind), matrix.lanes)
+        all_good = fn.constant(vector(I1, matrix.lanes), 1)
         with fn.loop(0, size, carried=[all_good], hints=NO_UNROLL) as rows:
             row = rows.index
             with fn.loop(0, row, hints=NO_UNROLL) as columns:
                 column = columns.index
-                rest = _less_products(given.load(row, column), factor, (row, column), column)
-                factor.store(rest / factor.load(column, column), row, column)
-            square = _less_products(given.load(row, row), factor, (row, row), row)
+                numerator = _less_products(matrix.load(row, column), factor, (row, column), column)
+                factor.store(numerator / factor.load(column, column), row, column)
+            square = _less_products(matrix.load(row, row), factor, (row, row), row)
             factor.store(fn.intrinsic("llvm.sqrt", type, square), row, row)
             rows.next(rows.carried[0] & (square > 0.0))
         (good,) = rows.results
@@ -132,8 +132,8 @@ def _cholesky(fn: Function, inner: Instruction) -> _Compute:
         nan = fn.constant(type, math.nan)
         with fn.loop(0, size, hints=NO_UNROLL) as rows:
             with fn.loop(0, rows.index + 1, hints=NO_UNROLL) as columns:
-                found = factor.load(rows.index, columns.index)
-                factor.store(fn.select(good, found, nan), rows.index, columns.index)
+                element = factor.load(rows.index, columns.index)
+                factor.store(fn.select(good, element, nan), rows.index, columns.index)
             with fn.loop(rows.index + 1, size, hints=NO_UNROLL) as columns:
                 factor.store(fn.select(good, fn.constant(type, 0.0), nan), rows.index, columns.index)
 
@@ -168,7 +168,7 @@ def _substitution(fn: Function, inner: Instruction) -> _Compute:
             with fn.loop(first, last, carried=[b.load(row, side)], hints=NO_UNROLL) as known:
                 product = t.load(row, known.index) * x.load(known.index, side)
                 known.next(known.carried[0] - product)
-            found = known.results[0]
-            x.store(found if op.unit_diagonal else found / t.load(row, row), row, side)
+            solved = known.results[0]
+            x.store(solved if op.unit_diagonal else solved / t.load(row, row), row, side)
 
     return compute

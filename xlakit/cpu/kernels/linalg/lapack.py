@@ -169,9 +169,11 @@ class _Kernel:
     def _begin(self, task: Value) -> None:
         """Compute the addresses of the arrays of a task's matrix."""
         arrays = (*self._problem.operands, *self._problem.results)
-        found = [self._fn.at(base, I8, task * _bytes(array)) for base, array in zip(self._bases, arrays, strict=True)]
-        self._operands = found[: len(self._problem.operands)]
-        self._results = found[len(self._problem.operands) :]
+        addresses = [
+            self._fn.at(base, I8, task * _bytes(array)) for base, array in zip(self._bases, arrays, strict=True)
+        ]
+        self._operands = addresses[: len(self._problem.operands)]
+        self._results = addresses[len(self._problem.operands) :]
 
     def _routine(self) -> None:
         fn, call = self._fn, self._call

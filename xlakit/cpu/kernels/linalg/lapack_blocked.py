@@ -85,8 +85,8 @@ class _Blocked:
         fn = self._fn
         fn.store(second, fn.at(self._table, I64, 1))
         fn.store(row, fn.at(self._table, I64, 2))
-        rest = fn.i64(self._columns) - (row + self._count(fn, row))
-        tasks = (rest + (_STRIP.value - 1)).integer("udiv", _STRIP.value)
+        trailing = fn.i64(self._columns) - (row + self._count(fn, row))
+        tasks = (trailing + (_STRIP.value - 1)).integer("udiv", _STRIP.value)
         fn.call("xlakit_parallel", VOID, fn.address(self._strips.name), self._table, tasks, fn.i64(1))
 
     def _emit_strips(self, module: Module) -> Function:
@@ -156,14 +156,14 @@ class BlockedLu(_Blocked):
         with fn.loop(0, self._blocks(), hints=NO_UNROLL) as loop:
             row = loop.index * _BLOCK.value
             count = self._count(fn, row)
-            own, found = fn.at(pivots, I32, row), arguments.slot("found", fn.i32(0))
-            self._routine(fn, "getrf", [*self._block(matrix, row, count), own, found])
+            block_pivots, block_info = fn.at(pivots, I32, row), arguments.slot("found", fn.i32(0))
+            self._routine(fn, "getrf", [*self._block(matrix, row, count), block_pivots, block_info])
             start = row.cast("trunc", I32)
-            before, here = fn.load(I32, info), fn.load(I32, found)
-            fn.store(fn.select(before.eq(0) & (here > 0), here + start, before), info)
+            before, zero_pivot = fn.load(I32, info), fn.load(I32, block_info)
+            fn.store(fn.select(before.eq(0) & (zero_pivot > 0), zero_pivot + start, before), info)
             with fn.loop(0, count, hints=NO_UNROLL) as pivot:
-                place = fn.at(own, I32, pivot.index)
-                fn.store(fn.load(I32, place) + start, place)
+                address = fn.at(block_pivots, I32, pivot.index)
+                fn.store(fn.load(I32, address) + start, address)
             self._share(row, pivots)
         tasks = fn.i64(self._blocks() - 1)
         fn.call("xlakit_parallel", VOID, fn.address(self._exchanges.name), self._table, tasks, fn.i64(1))
@@ -184,9 +184,9 @@ class BlockedLu(_Blocked):
         with fn.if_(below > 0):
             no = arguments.letter("N")
             lower = self._at(fn, matrix, after, row)
-            minus, rest = self._factor(arguments, -1.0), self._at(fn, matrix, after, first)
+            minus, trailing = self._factor(arguments, -1.0), self._at(fn, matrix, after, first)
             sizes = [arguments.computed("below", below), columns, depth]
-            self._routine(fn, "gemm", [no, no, *sizes, minus, lower, leading, target, leading, one, rest, leading])
+            self._routine(fn, "gemm", [no, no, *sizes, minus, lower, leading, target, leading, one, trailing, leading])
 
     def _emit_exchanges(self, module: Module) -> Function:
         """The tasks that apply the row exchanges of later blocks to each block but the last."""
@@ -196,7 +196,7 @@ class BlockedLu(_Blocked):
         arguments = blas.Arguments(fn)
         with fn.loop(begin, end, hints=NO_UNROLL) as task:
             first = task.index * _BLOCK.value
-            given = [
+            operands = [
                 arguments.integer(_BLOCK.value),
                 self._at(fn, matrix, 0, first),
                 arguments.integer(self._rows),
@@ -205,7 +205,7 @@ class BlockedLu(_Blocked):
                 pivots,
                 arguments.integer(1),
             ]
-            self._routine(fn, "laswp", given)
+            self._routine(fn, "laswp", operands)
         fn.ret()
         return fn
 
@@ -294,8 +294,17 @@ class BlockedQ(_Reflections):
             count = self._count(fn, row)
             rows, columns, *array = self._block(matrix, row, count)
             factor = self._element(fn, factors, row)
-            given = [rows, columns, columns, *array, factor, works["work"], arguments.integer(size), works["info"]]
-            self._routine(fn, "ungqr" if self._problem.is_complex else "orgqr", given)
+            routine_arguments = [
+                rows,
+                columns,
+                columns,
+                *array,
+                factor,
+                works["work"],
+                arguments.integer(size),
+                works["info"],
+            ]
+            self._routine(fn, "ungqr" if self._problem.is_complex else "orgqr", routine_arguments)
             with fn.loop(0, count, hints=NO_UNROLL) as column:
                 fn.fill(self._at(fn, matrix, 0, row + column.index), 0, row * bytes)
         release(fn, triangle)

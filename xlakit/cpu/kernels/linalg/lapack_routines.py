@@ -214,9 +214,9 @@ class Problem:
         is_finite_only: bool = False,
     ) -> Call:
         """A call of a routine; integers are passed as arguments of this value."""
-        given = tuple(Integer(a) if isinstance(a, int) else a for a in arguments)
+        passed = tuple(Integer(a) if isinstance(a, int) else a for a in arguments)
         each = 4.0 if self.is_complex else 1.0
-        return Call(self.prefix + name, given, each * products, updates or {}, unpacked or {}, is_finite_only)
+        return Call(self.prefix + name, passed, each * products, updates or {}, unpacked or {}, is_finite_only)
 
 
 # -- solves ----------------------------------------------------------------------------------------
@@ -347,8 +347,17 @@ def _svd(p: Problem) -> tuple[str, tuple[Argument, ...]]:
         vectors = full
     p.require([a], [a, values, *vectors, _INTEGER])
     sizes = Integer(rows), Integer(columns)
-    held = least if mode == "S" else columns
-    return mode, (*sizes, Result(0), _leading(rows), Result(1), Result(2), _leading(rows), Result(3), _leading(held))
+    rows_of_vt = least if mode == "S" else columns
+    return mode, (
+        *sizes,
+        Result(0),
+        _leading(rows),
+        Result(1),
+        Result(2),
+        _leading(rows),
+        Result(3),
+        _leading(rows_of_vt),
+    )
 
 
 def _svd_products(p: Problem, mode: str) -> float:
@@ -378,14 +387,14 @@ def _geev(p: Problem) -> Call:
     matrix = order, Work("a", p.kind, max(1, order * order), copy_of=0), _leading(order)
     products = (25.0 if "V" in (left.text, right.text) else 10.0) * order**3
     if p.is_complex:
-        made = Result(1), _leading(order), Result(2), _leading(order)
+        vector_arguments = Result(1), _leading(order), Result(2), _leading(order)
         works = *p.asked(2 * order), p.work("rwork", p.real, 2 * order)
-        arguments = left, right, *matrix, Result(0), *made, *works, Result(3)
+        arguments = left, right, *matrix, Result(0), *vector_arguments, *works, Result(3)
         return p.call("geev", *arguments, products=products, is_finite_only=True)
     packed = {name: 2 + n for n, name in enumerate(("vl", "vr")) if (left, right)[n].text == "V"}
     works = [p.work(name, p.kind, order * order if name in packed else 1) for name in ("vl", "vr")]
-    made = works[0], _leading(order), works[1], _leading(order)
-    arguments = left, right, *matrix, Result(0), Result(1), *made, *p.asked(4 * order), Result(4)
+    vector_arguments = works[0], _leading(order), works[1], _leading(order)
+    arguments = left, right, *matrix, Result(0), Result(1), *vector_arguments, *p.asked(4 * order), Result(4)
     return p.call("geev", *arguments, products=products, unpacked=packed, is_finite_only=True)
 
 

@@ -34,10 +34,10 @@ def workspace_counts(call: Call) -> dict[str, int]:
     DeclinedError if a number does not fit 32 bits.
     """
     counts = {work.name: work.count for work in call.works}
-    asked = [work for work in call.works if work.is_asked]
-    if asked:
+    queried = [work for work in call.works if work.is_asked]
+    if queried:
         first = _workspace_query(call)
-        for work in asked:
+        for work in queried:
             counts[work.name] = max(work.count, _count(first[work.name]))
     if any(count > _LARGEST for count in counts.values()):
         raise DeclinedError(f"{call.routine} needs workspaces that its integers cannot count")
@@ -59,7 +59,7 @@ def _workspace_query(call: Call) -> Mapping[str, Any]:
     """The first elements of the workspaces after a workspace query, which reports sizes and reads no array."""
     works = {work.name: np.zeros(4, work.kind.dtype) for work in call.works}
     anywhere = np.zeros(8, np.complex128)
-    kept: list[Any] = []
+    buffers: list[Any] = []
 
     def address(argument: Argument) -> int | None:
         if isinstance(argument, Work):
@@ -69,7 +69,7 @@ def _workspace_query(call: Call) -> Mapping[str, Any]:
         if isinstance(argument, Null):
             return None
         buffer = ctypes.create_string_buffer(_bytes(argument), 16)
-        kept.append(buffer)
+        buffers.append(buffer)
         return ctypes.addressof(buffer)
 
     addresses = [address(argument) for argument in call.arguments]

@@ -47,8 +47,8 @@ class _Problem:
     def block(self) -> int:
         """The number of right-hand sides of a task."""
         shared = -(-self.sides // -(-machine.current().threads // max(1, self.batch)))
-        wanted = max(_LEAST_SIDES.value, shared, int(_TASK_PRODUCTS.value * self.sides / max(1.0, self.products)))
-        return min(self.sides, -(-wanted // 16) * 16)
+        target = max(_LEAST_SIDES.value, shared, int(_TASK_PRODUCTS.value * self.sides / max(1.0, self.products)))
+        return min(self.sides, -(-target // 16) * 16)
 
     @property
     def tasks(self) -> int:
@@ -141,22 +141,24 @@ class _Loops:
         with fn.loop(0, size, hints=NO_UNROLL) as steps:
             row = steps.index if self._lower else fn.i64(size - 1) - steps.index
             first, last = (fn.i64(0), row) if self._lower else (row + 1, fn.i64(size))
-            own = self._at(x, row * step)
+            row_address = self._at(x, row * step)
             if count is None:
-                start = self._load(own, fn.i64(0))
+                start = self._load(row_address, fn.i64(0))
                 with fn.loop(first, last, carried=parts(start), hints=NO_UNROLL) as known:
                     factor = self._factor(a, row, known.index)
-                    found = self._less(from_parts(known.carried), factor, self._load(x, known.index))
-                    known.next(*parts(found))
-                self._store(self._divided(a, row, from_parts(known.results)), own, fn.i64(0))
+                    difference = self._less(from_parts(known.carried), factor, self._load(x, known.index))
+                    known.next(*parts(difference))
+                self._store(self._divided(a, row, from_parts(known.results)), row_address, fn.i64(0))
                 return
             with fn.loop(first, last, hints=NO_UNROLL) as known:
                 factor, other = self._factor(a, row, known.index), self._at(x, known.index * step)
                 with fn.loop(0, count, independent=True) as sides:
-                    found = self._less(self._load(own, sides.index), factor, self._load(other, sides.index))
-                    self._store(found, own, sides.index)
+                    difference = self._less(
+                        self._load(row_address, sides.index), factor, self._load(other, sides.index)
+                    )
+                    self._store(difference, row_address, sides.index)
             with fn.loop(0, count, independent=True) as sides:
-                self._store(self._divided(a, row, self._load(own, sides.index)), own, sides.index)
+                self._store(self._divided(a, row, self._load(row_address, sides.index)), row_address, sides.index)
 
     def _less(self, value: Scalar, factor: Scalar, other: Scalar) -> Scalar:
         return self._apply("subtract", value, self._apply("multiply", factor, other))
@@ -167,8 +169,8 @@ class _Loops:
         return self._apply("divide", value, self._factor(a, row, row))
 
     def _factor(self, a: Value, row: Value, column: Value) -> Scalar:
-        found = self._load(a, row * self._a_steps[0] + column * self._a_steps[1])
-        return (found[0], -found[1]) if self._is_adjoint and isinstance(found, tuple) else found
+        element = self._load(a, row * self._a_steps[0] + column * self._a_steps[1])
+        return (element[0], -element[1]) if self._is_adjoint and isinstance(element, tuple) else element
 
     def _apply(self, opcode: str, left: Scalar, right: Scalar) -> Scalar:
         if isinstance(left, tuple):

@@ -138,9 +138,9 @@ def _rows_at_once(product: Product, most: int) -> int:
     """The rows of a block: about ``most``, or fewer so that there are tasks for all processors."""
     rows, columns, depth = product.sizes
     task_rows = min(rows, max(_LEAST_ROWS.value, most))
-    wanted = min(machine.current().threads, product.batch * rows * columns * depth // _TASK_PRODUCTS.value)
-    if product.batch * -(-rows // task_rows) < wanted:
-        task_rows = max(min(rows, _LEAST_ROWS.value), -(-rows * product.batch // wanted))
+    target_tasks = min(machine.current().threads, product.batch * rows * columns * depth // _TASK_PRODUCTS.value)
+    if product.batch * -(-rows // task_rows) < target_tasks:
+        task_rows = max(min(rows, _LEAST_ROWS.value), -(-rows * product.batch // target_tasks))
     # Blocks of nearly equal size.
     blocks = -(-rows // task_rows)
     return (rows + 8 * blocks - 1) // (8 * blocks) * 8

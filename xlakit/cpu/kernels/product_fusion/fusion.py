@@ -93,10 +93,10 @@ class _Fusion:
         return Kernel(tuple(phases), scratch_bytes=scratch_bytes(self.cut.copies))
 
     def _parameter(self, operand: Instruction) -> int:
-        found = self.parameters.get(operand)
-        if found is None:
+        number = self.parameters.get(operand)
+        if number is None:
             raise DeclinedError("an operand of a fused product that is computed in the fusion")
-        return found
+        return number
 
     def _beside(self) -> set[Instruction]:
         """The parameters with the size of the product's result that the epilogue reads."""
@@ -116,8 +116,8 @@ class _Fusion:
             for n, r in enumerate(self.chain.roots)
             if r not in self.chain.last and r.shape.num_elements == count and r.shape.element_type.byte_width == bytes
         ]
-        own = [slot for slot in slots if self.chain.roots[slot - len(self.parameters)] is value]
-        return next(iter(own or slots), None)
+        same_value = [slot for slot in slots if self.chain.roots[slot - len(self.parameters)] is value]
+        return next(iter(same_value or slots), None)
 
     def _shared(self, key: Any, emit: Any) -> str:
         """The name of a function that all kernels of the module with the same key share."""
@@ -140,14 +140,14 @@ class _Fusion:
         """A task function that calls the function of a product with a table of its own."""
         fn = kernel_function(self.module, self.name)
         table, begin, end = fn.parameters
-        own = fn.alloca(PTR, ENTRY + 2, align=8)
+        product_table = fn.alloca(PTR, ENTRY + 2, align=8)
         for number, entry in enumerate(entries):
             value = fn.null() if entry is None else fn.load(PTR, fn.at(table, PTR, entry))
-            fn.store(value, fn.at(own, PTR, number))
+            fn.store(value, fn.at(product_table, PTR, number))
         if follows is not None:
-            fn.store(fn.address(follows.name), fn.at(own, PTR, ENTRY))
-            fn.store(table, fn.at(own, PTR, ENTRY + 1))
-        fn.call(function, VOID, own, begin, end)
+            fn.store(fn.address(follows.name), fn.at(product_table, PTR, ENTRY))
+            fn.store(table, fn.at(product_table, PTR, ENTRY + 1))
+        fn.call(function, VOID, product_table, begin, end)
         fn.ret()
         fn.effort = Effort.LITTLE
         return fn
@@ -209,8 +209,8 @@ class _Fusion:
         index: Index = tuple(space.axis(size).index for size in sizes)
         where = directions(_dims(dims), sizes, _by_dimension(space, len(sizes)))
 
-        def source(asked: Index, part: int) -> Node:
-            if asked != index:
+        def source(read_index: Index, part: int) -> Node:
+            if read_index != index:
                 raise DeclinedError("an element of a product is needed at another index")
             if width is None:
                 return Load(value.shape.element_type, self.product_slot or 0, linear(index, sizes))
@@ -277,10 +277,10 @@ class _Fusion:
         def local(index: Sequence[Affine]) -> Affine:
             return of(element.row, self.cut.width) + linear([index[d] for d in sorted(over)], columns)
 
-        def source(asked: Index, part: int) -> Node:
+        def source(read_index: Index, part: int) -> Node:
             if self.product_slot is not None:
-                return Load(value.shape.element_type, self.product_slot, linear(asked, sizes))
-            return Load(value.shape.element_type, self.arrays, local(asked))
+                return Load(value.shape.element_type, self.product_slot, linear(read_index, sizes))
+            return Load(value.shape.element_type, self.arrays, local(read_index))
 
         reduced = Reduced(chain.reduces, sizes, over, tuple((r, 0, r.shape) for r in roots), self.arrays + 1)
         plan = plan_rows(space, {**self._sources(), value: source}, reduced)
@@ -311,12 +311,12 @@ class _Fusion:
         else:
             memory = acquire(fn, self.cut.most * columns * whole.result.byte_width)
         count = bounds.rows[1] - bounds.rows[0]
-        own = fn.alloca(PTR, 3, align=8)
+        product_table = fn.alloca(PTR, 3, align=8)
         for number, pointer in enumerate((rows, right, memory)):
-            fn.store(pointer, fn.at(own, PTR, number))
+            fn.store(pointer, fn.at(product_table, PTR, number))
         task_rows = cut.blocking.task_rows
         tasks = (count + (task_rows - 1)).integer("udiv", task_rows)
-        fn.call(self._product(cut, None), VOID, own, fn.i64(0), tasks)
+        fn.call(self._product(cut, None), VOID, product_table, fn.i64(0), tasks)
         self.cost += whole.batch * math.prod(whole.sizes) * cost_model().multiplication
         if not direct:
             self._last(fn, link, whole, memory, bounds)
@@ -330,12 +330,18 @@ class _Fusion:
         dims = (whole.batches[2], whole.rows, whole.columns)
         where, outputs = with_splits(lambda space: self._traced(space, link.value, dims, roots, local, columns))
         # A separate function, because LLVM may need another effort for it than for the code before it.
-        own = self.module.function(f"{self.name}.last", VOID, PARAMETERS, attributes=[NO_INLINE])
-        inside = rectangle_of(own)
-        span = own.i64(0), own.i64(columns)
-        write_elements(self._emitter(own, inside.base), where, Bounds(inside.batch, inside.rows, span), local, outputs)
-        own.ret()
-        fn.call(own, VOID, fn.parameters[0], memory, bounds.batch, *bounds.rows, fn.i64(0), fn.i64(columns))
+        function = self.module.function(f"{self.name}.last", VOID, PARAMETERS, attributes=[NO_INLINE])
+        rectangle = rectangle_of(function)
+        span = function.i64(0), function.i64(columns)
+        write_elements(
+            self._emitter(function, rectangle.base),
+            where,
+            Bounds(rectangle.batch, rectangle.rows, span),
+            local,
+            outputs,
+        )
+        function.ret()
+        fn.call(function, VOID, fn.parameters[0], memory, bounds.batch, *bounds.rows, fn.i64(0), fn.i64(columns))
         self.cost += element_cost([n for o in outputs for n in o.nodes]) * link.product.shape.num_elements
 
 
@@ -354,12 +360,12 @@ def _dims(directions: tuple[Direction, Direction, Direction]) -> tuple[Sequence[
 
 def _by_dimension(space: Space, rank: int) -> list[list[Variable]]:
     """The variables of the first axes, by axis."""
-    found: list[list[Variable]] = [[] for _ in range(rank)]
+    variables: list[list[Variable]] = [[] for _ in range(rank)]
     for variable in space.variables:
         axis = space.position_of(variable)[0]
         if axis < rank:
-            found[axis].append(variable)
-    return found
+            variables[axis].append(variable)
+    return variables
 
 
 def _index(variables: Sequence[Variable]) -> Affine:

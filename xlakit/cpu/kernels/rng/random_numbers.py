@@ -67,9 +67,9 @@ def emit_random_numbers(module: Module, instruction: Instruction) -> Kernel:
     fn = kernel_function(module, "random_numbers")
     table, begin, end = fn.parameters
     *pointers, result, state = (fn.load(PTR, fn.at(table, PTR, n)) for n in range(4))
-    given = [o.shape.element_type for o in instruction.operands]
-    parameters = [load(fn, k, p, fn.i64(0)) for k, p in zip(given, pointers, strict=True)]
-    make = _maker(fn, distribution, kind, given[0], parameters)
+    parameter_kinds = [o.shape.element_type for o in instruction.operands]
+    parameters = [load(fn, k, p, fn.i64(0)) for k, p in zip(parameter_kinds, pointers, strict=True)]
+    make = _maker(fn, distribution, kind, parameter_kinds[0], parameters)
     require("random numbers", [("a task is whole vectors", _TASK.value % lane_count() == 0)])
     words, word = philox(fn, state, 3), I32 if recipe.width == 32 else I64
     memory = fn.alloca(word, _TASK.value * recipe.words_of_block, align=64)
@@ -77,17 +77,17 @@ def emit_random_numbers(module: Module, instruction: Instruction) -> Kernel:
 
     def elements(group: Value, first: Value, count: int) -> None:
         """Store the elements of a group of words; ``first`` is the first element of the task."""
-        taken = [fn.load(word, fn.at(memory, word, group * recipe.taken + n)) for n in range(recipe.taken)]
-        for number, element in enumerate(make(taken)[:count]):
+        draw_words = [fn.load(word, fn.at(memory, word, group * recipe.taken + n)) for n in range(recipe.taken)]
+        for number, element in enumerate(make(draw_words)[:count]):
             store(fn, kind, element, result, first + group * recipe.made + number)
 
     with fn.loop(begin, end, hints=NO_UNROLL) as task:
         block = task.index * _TASK.value
         count = (fn.i64(blocks) - block).umin(_TASK.value)
         with fn.loop(0, count, lane_count(), hints=NO_UNROLL) as loop:
-            found = words(counters(fn, block + loop.index))
-            found = interleaved(fn, found if recipe.width == 32 else joined(found))
-            fn.store(found, fn.at(memory, word, loop.index * recipe.words_of_block))
+            random = words(counters(fn, block + loop.index))
+            random = interleaved(fn, random if recipe.width == 32 else joined(random))
+            fn.store(random, fn.at(memory, word, loop.index * recipe.words_of_block))
         first = block * recipe.elements_of_block
         left = (fn.i64(total) - first).umin(_TASK.value * recipe.elements_of_block)
         groups = left.integer("udiv", recipe.made)
@@ -115,17 +115,17 @@ def _maker(
     fn: Function,
     distribution: RandomDistribution,
     kind: PrimitiveType,
-    given: PrimitiveType,
+    parameter_kind: PrimitiveType,
     parameters: Sequence[Scalar],
 ) -> _Make:
-    """The function that converts words to elements of a type; ``parameters`` have the type ``given``."""
+    """The function that converts words to elements of a type; ``parameters`` have the type ``parameter_kind``."""
     if kind is PrimitiveType.PRED:
         first, second = map(as_real, parameters)
         return lambda words: [fn.select((words[0] >> 31).ne(0), second, first)]
     if kind.is_integral:
         low, high = (as_real(p).cast("sext" if kind.is_signed else "zext", I64) for p in parameters)
         return _integers(fn, kind, low, high)
-    first, second = (as_real(convert(fn, given, PrimitiveType.F64, p)) for p in parameters)
+    first, second = (as_real(convert(fn, parameter_kind, PrimitiveType.F64, p)) for p in parameters)
     if distribution is RandomDistribution.RNG_NORMAL:
         return _normals(fn, kind, first, second)
     return _floats(fn, kind, first, second)
@@ -182,8 +182,8 @@ def _normals(fn: Function, kind: PrimitiveType, mean: Value, deviation: Value) -
         bits = words[0].type.bits
         fraction = (words[0].cast("uitofp", F64) + 0.5) * 2.0**-bits
         radius = fn.intrinsic("llvm.sqrt", F64, math_function(fn, "log", fraction) * -2.0)
-        quarter, rest = words[1] >> (bits - 2), (words[1] << 2).cast("sitofp", F64)
-        sine, cosine = sine_cosine_of_eighth(rest * (2.0**-bits * (math.pi / 2)))
+        quarter, angle = words[1] >> (bits - 2), (words[1] << 2).cast("sitofp", F64)
+        sine, cosine = sine_cosine_of_eighth(angle * (2.0**-bits * (math.pi / 2)))
         is_odd, turned = (quarter & 1).ne(0), (quarter >> 1).ne(0)
         across, up = fn.select(is_odd, -sine, cosine), fn.select(is_odd, cosine, sine)
         points = (fn.select(turned, -part, part) * radius for part in (across, up))

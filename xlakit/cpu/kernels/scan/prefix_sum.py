@@ -294,12 +294,12 @@ class _Writer:
     def _total_parts(self, emitter: Emitter, position: Value) -> Accumulators:
         """The totals from a position on, as accumulators: all real parts come before all imaginary parts."""
         fn, plan = emitter.fn, self.plan
-        found: list[list[Value]] = []
+        pointers: list[list[Value]] = []
         for kind, total in zip(plan.kinds, self._totals(emitter), strict=True):
             type = register_type(kind)
             behind = plan.outer * plan.inner * plan.segments
-            found.append([fn.at(total, type, position + k * behind) for k in range(1 + kind.is_complex)])
-        return Accumulators(fn, plan.kinds, found)
+            pointers.append([fn.at(total, type, position + k * behind) for k in range(1 + kind.is_complex)])
+        return Accumulators(fn, plan.kinds, pointers)
 
     def emit_scan(self) -> Phase:
         """The phase that computes the results; each segment begins with the total of all segments before it."""
@@ -388,8 +388,8 @@ class _Writer:
             depth = (fn.i64(plan.length) - tile.index).smin(_DEPTH)
             start = fn.i64(plan.length) - tile.index - depth if plan.reverse else tile.index
             sources, targets = (self._shifted(emitter, a, start) for a in arrays)
-            there = self._transposed(emitter, buffers, (sources, targets), (lanes, depth), fn.i64(plan.length))
-            with there as rows:
+            transposed = self._transposed(emitter, buffers, (sources, targets), (lanes, depth), fn.i64(plan.length))
+            with transposed as rows:
                 self._rows(emitter, accumulators, rows, rows, (fn.i64(0), depth), lanes)
 
     def _single(
@@ -446,7 +446,7 @@ class _Writer:
         running = before
         for number in range(_LANES):
             lane = emitter.fn.i64(number)
-            own = accumulators.get(lane)
+            lane_total = accumulators.get(lane)
             accumulators.put(lane, running)
-            running = self._combined(emitter, running, own)
+            running = self._combined(emitter, running, lane_total)
         return running

@@ -62,8 +62,10 @@ class RunningTotals:
             size = (span[1] - chunk.index).smin(most)
             with fn.loop(0, size, self.block, carried=[nothing], hints=AS_WRITTEN) as block:
                 first = chunk.index + block.index
-                own = self._block(fn, arrays, length, first, self._after(fn, chunk.carried[0], block.carried[0]))
-                block.next(self._after(fn, block.carried[0], own))
+                block_total = self._block(
+                    fn, arrays, length, first, self._after(fn, chunk.carried[0], block.carried[0])
+                )
+                block.next(self._after(fn, block.carried[0], block_total))
             chunk.next(self._after(fn, chunk.carried[0], block.results[0]))
         return fn.lane(chunk.results[0], 0)
 

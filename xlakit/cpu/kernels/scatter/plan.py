@@ -193,30 +193,30 @@ def _window_loops(
 
 def _merged_updates(loops: Sequence[UpdateLoop]) -> list[UpdateLoop]:
     """The loops, outermost first, with adjacent loops merged if they step through all arrays like a single one."""
-    found: list[UpdateLoop] = []
+    merged: list[UpdateLoop] = []
     for loop in loops:
         if loop.extent == 1:
             continue
-        if found and all(
-            getattr(found[-1], name) == getattr(loop, name) * loop.extent for name in ("update", "index", "operand")
+        if merged and all(
+            getattr(merged[-1], name) == getattr(loop, name) * loop.extent for name in ("update", "index", "operand")
         ):
-            loop = UpdateLoop(found.pop().extent * loop.extent, loop.update, loop.index, loop.operand)
-        found.append(loop)
-    return found
+            loop = UpdateLoop(merged.pop().extent * loop.extent, loop.update, loop.index, loop.operand)
+        merged.append(loop)
+    return merged
 
 
 def _merged_window(loops: Sequence[WindowLoop]) -> list[WindowLoop]:
-    found: list[WindowLoop] = []
+    merged: list[WindowLoop] = []
     for loop in loops:
         if loop.extent == 1:
             continue
-        same = found and all(
-            getattr(found[-1], name) == getattr(loop, name) * loop.extent for name in ("operand", "update")
+        same = merged and all(
+            getattr(merged[-1], name) == getattr(loop, name) * loop.extent for name in ("operand", "update")
         )
-        if same and found[-1].still == loop.still:
-            loop = WindowLoop(found.pop().extent * loop.extent, loop.operand, loop.update, loop.still)
-        found.append(loop)
-    return found
+        if same and merged[-1].still == loop.still:
+            loop = WindowLoop(merged.pop().extent * loop.extent, loop.operand, loop.update, loop.still)
+        merged.append(loop)
+    return merged
 
 
 def _shared(
@@ -248,8 +248,8 @@ def _shared(
 
 def _shared_component(components: Sequence[IndexPart]) -> int | None:
     """The number of the component whose dimension tasks can share; None if there is none."""
-    found = [(part.limit, number) for number, part in enumerate(components) if part.apart]
-    return max(found)[1] if found and max(found)[0] >= _TARGET_TASKS.value else None
+    candidates = [(part.limit, number) for number, part in enumerate(components) if part.apart]
+    return max(candidates)[1] if candidates and max(candidates)[0] >= _TARGET_TASKS.value else None
 
 
 def neutral(computation: Computation, kind: PrimitiveType) -> float | None:

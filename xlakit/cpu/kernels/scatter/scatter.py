@@ -143,9 +143,14 @@ class _Writer:
             def strip(begin: Value, end: Value, _: Sequence[Value]) -> None:
                 if number == len(updates) - 1 and self._may_have_runs(kinds):
                     begin = self._in_runs(emitter, targets, kinds, loop, (update, index, operand), (begin, end), nest)
-                with fn.loop(begin, end) as made, emitter.scope():
-                    at = made.index
-                    nest(number + 1, update + at * loop.update, index + at * loop.index, operand + at * loop.operand)
+                with fn.loop(begin, end) as iteration, emitter.scope():
+                    update_number = iteration.index
+                    nest(
+                        number + 1,
+                        update + update_number * loop.update,
+                        index + update_number * loop.index,
+                        operand + update_number * loop.operand,
+                    )
 
             iterations = iterations_between(
                 self.plan.cost / self.plan.count * math.prod(u.extent for u in updates[number + 1 :])
@@ -187,9 +192,14 @@ class _Writer:
         begin, end = bounds
 
         def one_by_one(first: Value, count: int) -> None:
-            with fn.loop(0, count) as made, emitter.scope():
-                at = first + made.index
-                single(len(self.plan.updates), update + at * loop.update, index + at * loop.index, operand)
+            with fn.loop(0, count) as iteration, emitter.scope():
+                update_number = first + iteration.index
+                single(
+                    len(self.plan.updates),
+                    update + update_number * loop.update,
+                    index + update_number * loop.index,
+                    operand,
+                )
 
         def group(first: Value) -> None:
             update_of, index_of = update + first * loop.update, index + first * loop.index
@@ -202,8 +212,8 @@ class _Writer:
             fn.if_else(self._same(emitter, loop, index_of, range(1, _RUN)), at_once, lambda: one_by_one(first, _RUN))
 
         def with_runs() -> None:
-            with fn.loop(0, _GROUPS) as made, emitter.scope():
-                group(first + made.index * _RUN)
+            with fn.loop(0, _GROUPS) as iteration, emitter.scope():
+                group(first + iteration.index * _RUN)
 
         def without() -> None:
             one_by_one(first, _GROUPS * _RUN)
@@ -218,8 +228,8 @@ class _Writer:
         """Whether the index vectors with these numbers equal the one at ``index``."""
 
         def word(number: int, part: IndexPart) -> Value:
-            at = index + (number * loop.index + part.offset)
-            return as_real(load(emitter.fn, self.plan.index_kind, emitter.arrays[self.count], at))
+            offset = index + (number * loop.index + part.offset)
+            return as_real(load(emitter.fn, self.plan.index_kind, emitter.arrays[self.count], offset))
 
         equal = [word(0, part).eq(word(n, part)) for n in numbers for part in self.plan.components]
         return reduce(lambda a, b: a & b, equal)
@@ -235,10 +245,10 @@ class _Writer:
         """Apply updates of one element in their order; ``updates`` are the offset of the first, and the stride."""
         fn, (first, stride) = emitter.fn, updates
         old = [as_real(load(fn, k, a, position)) for k, a in zip(kinds, targets, strict=True)]
-        with fn.loop(0, _RUN, carried=old) as made, emitter.scope():
-            new = self._new(emitter, first + made.index * stride)
-            made.next(*map(as_real, self._combined(emitter, kinds, made.carried, new)))
-        for kind, array, value in zip(kinds, targets, made.results, strict=True):
+        with fn.loop(0, _RUN, carried=old) as iteration, emitter.scope():
+            new = self._new(emitter, first + iteration.index * stride)
+            iteration.next(*map(as_real, self._combined(emitter, kinds, iteration.carried, new)))
+        for kind, array, value in zip(kinds, targets, iteration.results, strict=True):
             store(fn, kind, value, array, position)
 
     def _window_at(
@@ -261,22 +271,22 @@ class _Writer:
         """Call ``write`` at an update's position, if it is inside; ``offsets`` are of its index and operand."""
         fn, kind = emitter.fn, self.plan.index_kind
         index, operand = offsets
-        inside: Value | None = None
+        is_inside: Value | None = None
         for number, part in enumerate(self.plan.components):
             start = as_real(load(fn, kind, emitter.arrays[self.count], index + part.offset))
             if start.type.bits < 64:
                 start = start.cast("sext" if kind.is_signed else "zext", I64)
             fits = start.compare("ule", part.limit)
-            inside = fits if inside is None else inside & fits
+            is_inside = fits if is_inside is None else is_inside & fits
             if number == self.plan.shared_component and self._tasks is not None:
                 owner = start & (self.plan.tasks - 1)
-                inside = inside & (owner >= self._tasks[0]) & (owner < self._tasks[1])
+                is_inside = is_inside & (owner >= self._tasks[0]) & (owner < self._tasks[1])
             operand = operand + start * part.stride
 
-        if inside is None:
+        if is_inside is None:
             write(operand)
         else:
-            with fn.if_(inside, likely=True if self._tasks is None else None):
+            with fn.if_(is_inside, likely=True if self._tasks is None else None):
                 write(operand)
 
     def _window(
@@ -294,8 +304,8 @@ class _Writer:
             return
         loop, *inner = loops
         begin, end = window_bounds if window_bounds is not None and not inner else (fn.i64(0), fn.i64(loop.extent))
-        with fn.loop(begin, end, independent=not inner) as made, emitter.scope():
-            following = (offsets[0] + made.index * loop.operand, offsets[1] + made.index * loop.update)
+        with fn.loop(begin, end, independent=not inner) as iteration, emitter.scope():
+            following = (offsets[0] + iteration.index * loop.operand, offsets[1] + iteration.index * loop.update)
             self._window(emitter, targets, kinds, inner, following, window_bounds)
 
     def _element(
@@ -304,8 +314,8 @@ class _Writer:
         fn = emitter.fn
         with emitter.scope():
             old = [load(fn, k, a, offsets[0]) for k, a in zip(kinds, targets, strict=True)]
-            made = self._combined(emitter, kinds, old, self._new(emitter, offsets[1]))
-            for kind, array, value in zip(kinds, targets, made, strict=True):
+            combined = self._combined(emitter, kinds, old, self._new(emitter, offsets[1]))
+            for kind, array, value in zip(kinds, targets, combined, strict=True):
                 store(fn, kind, value, array, offsets[0])
 
     def _new(self, emitter: Emitter, offset: Value) -> list[Scalar]:
@@ -319,13 +329,16 @@ class _Writer:
         fn, computation = emitter.fn, self.plan.computation
         if tuple(kinds) != self.plan.kinds:
             return emitter.combined(computation, list(old), list(new))
-        taken = [p.shape.element_type for p in computation.parameters]
-        given = [*zip(kinds, old, strict=True), *zip(self.plan.kinds, new, strict=True)]
-        arguments = [convert(fn, kind, wanted, value) for (kind, value), wanted in zip(given, taken, strict=True)]
-        made = emitter.called(computation, arguments)
+        parameter_types = [p.shape.element_type for p in computation.parameters]
+        arguments_with_types = [*zip(kinds, old, strict=True), *zip(self.plan.kinds, new, strict=True)]
+        arguments = [
+            convert(fn, kind, parameter_type, value)
+            for (kind, value), parameter_type in zip(arguments_with_types, parameter_types, strict=True)
+        ]
+        results = emitter.called(computation, arguments)
         shape = computation.root.shape
         shapes = shape.tuple_shapes_or_self
-        return [convert(fn, s.element_type, kind, value) for s, kind, value in zip(shapes, kinds, made, strict=True)]
+        return [convert(fn, s.element_type, kind, value) for s, kind, value in zip(shapes, kinds, results, strict=True)]
 
     # -- private results ---------------------------------------------------------------------------
 
@@ -344,8 +357,8 @@ class _Writer:
                 start = constant(fn, kind, value)
                 with fn.loop(0, plan.elements, independent=True) as loop:
                     store(fn, kind, start, part, loop.index)
-                own = self._share(task.index, task.index + 1, plan.updates[0].extent)
-                self._updates(emitter, [part], [kind], own, None)
+                share = self._share(task.index, task.index + 1, plan.updates[0].extent)
+                self._updates(emitter, [part], [kind], share, None)
         return Phase(fn.name, plan.tasks, plan.cost)
 
     def emit_total(self) -> Phase:

@@ -124,16 +124,16 @@ def plan_select_and_scatter(instruction: Instruction) -> SelectPlan:
 
 def plan_padded(computation: Computation) -> SelectPlan | None:
     """The plan of a fusion that pads, selects and slices; None for others."""
-    found = padded_selection(computation.root)
-    if found is None:
+    selection = padded_selection(computation.root)
+    if selection is None:
         return None
-    operands = (found.array, found.source, found.init, found.value)
+    operands = (selection.array, selection.source, selection.init, selection.value)
     numbers = [o.op.number for o in operands if isinstance(o.op, Parameter)]
     if len(numbers) != 4:
         return None
     array, source, init, value = numbers
     shapes = [o.shape for o in operands[:3]]
-    return _plan(found.op, shapes, found.around, (array, source, init, value), len(computation.parameters))
+    return _plan(selection.op, shapes, selection.around, (array, source, init, value), len(computation.parameters))
 
 
 def _plan(
@@ -291,17 +291,17 @@ class _Writer:
         if not self.plan.is_small:
             self._position_by_position(lanes, starts)
             return
-        inside: Value | None = None
+        is_inside: Value | None = None
         for dimension, start in zip(self.plan.moving, starts, strict=True):
             if not dimension.holds_windows:
                 test = (start >= 0) & (start <= dimension.size - dimension.window.dilated_size)
-                inside = test if inside is None else inside & test
-        if inside is None:
+                is_inside = test if is_inside is None else is_inside & test
+        if is_inside is None:
             self._in_registers(lanes, starts)
             return
-        with fn.if_(inside, likely=True):
+        with fn.if_(is_inside, likely=True):
             self._in_registers(lanes, starts)
-        with fn.if_(~inside, likely=False):
+        with fn.if_(~is_inside, likely=False):
             self._position_by_position(lanes, starts)
 
     def _in_registers(self, lanes: _Lanes, starts: Sequence[Value]) -> None:
@@ -314,38 +314,41 @@ class _Writer:
             step = dimension.window.window_dilation * dimension.stride
             distances = [d + position * step for d in distances for position in range(dimension.window.size)]
         with fn.loop(0, lanes.count, independent=True) as lane, self.emitter.scope():
-            at = base + (lanes.first + lane.index) * plan.minor.stride
-            best, chosen = self._new(at + distances[0]), fn.constant(number, 0)
+            offset = base + (lanes.first + lane.index) * plan.minor.stride
+            best, chosen = self._new(offset + distances[0]), fn.constant(number, 0)
             for candidate, distance in enumerate(distances[1:], 1):
-                new = self._new(at + distance)
-                stays = as_real(self.emitter.called(plan.op.select, [best, new])[0])
-                best = select(fn, stays, best, new)
-                chosen = fn.select(stays, chosen, fn.constant(number, candidate))
+                new = self._new(offset + distance)
+                keeps_best = as_real(self.emitter.called(plan.op.select, [best, new])[0])
+                best = select(fn, keeps_best, best, new)
+                chosen = fn.select(keeps_best, chosen, fn.constant(number, candidate))
             source = self._source(lanes, lane.index)
             for candidate, distance in enumerate(distances):
-                self._combine(at + distance, source, chosen.eq(candidate))
+                self._combine(offset + distance, source, chosen.eq(candidate))
 
-    def _new(self, at: Value) -> Scalar:
+    def _new(self, offset: Value) -> Scalar:
         """An element of the array, in the type in which it is compared."""
-        return convert(self.fn, self.plan.kind, self.compared, load(self.fn, self.plan.kind, self.array, at))
+        return convert(self.fn, self.plan.kind, self.compared, load(self.fn, self.plan.kind, self.array, offset))
 
     def _source(self, lanes: _Lanes, lane: Value) -> Scalar:
-        at = lanes.source + (lanes.first + lane) * self.plan.minor.source_stride
-        return load(self.fn, self.plan.source_kind, self.source, at)
+        offset = lanes.source + (lanes.first + lane) * self.plan.minor.source_stride
+        return load(self.fn, self.plan.source_kind, self.source, offset)
 
-    def _combine(self, at: Value, source: Scalar, chose: Value) -> None:
+    def _combine(self, offset: Value, source: Scalar, chose: Value) -> None:
         """Combine the source into an element in lanes that have selected it."""
         fn, plan = self.fn, self.plan
-        taken = [p.shape.element_type for p in plan.op.scatter.parameters]
-        given = plan.op.scatter.root.shape.element_type
-        old = load(fn, plan.kind, self.result, at)
-        left, adds = convert(fn, plan.kind, taken[0], old), convert(fn, plan.source_kind, taken[1], source)
+        parameter_types = [p.shape.element_type for p in plan.op.scatter.parameters]
+        result_type = plan.op.scatter.root.shape.element_type
+        old = load(fn, plan.kind, self.result, offset)
+        left, adds = (
+            convert(fn, plan.kind, parameter_types[0], old),
+            convert(fn, plan.source_kind, parameter_types[1], source),
+        )
         if self.adds:
             # Other lanes add zero: storing only some lanes of a vector is slow.
-            nothing = fn.constant(register_type(taken[1]), -0.0 if taken[1].is_floating else 0)
+            nothing = fn.constant(register_type(parameter_types[1]), -0.0 if parameter_types[1].is_floating else 0)
             adds = fn.select(chose, as_real(adds), nothing)
-        new = convert(fn, given, plan.kind, self.emitter.called(plan.op.scatter, [left, adds])[0])
-        store(fn, plan.kind, new if self.adds else select(fn, chose, new, old), self.result, at)
+        new = convert(fn, result_type, plan.kind, self.emitter.called(plan.op.scatter, [left, adds])[0])
+        store(fn, plan.kind, new if self.adds else select(fn, chose, new, old), self.result, offset)
 
     def _position_by_position(self, lanes: _Lanes, starts: Sequence[Value]) -> None:
         """Windows that may reach into padding: for each position of the window a loop over all lanes, twice.
@@ -375,7 +378,7 @@ class _Writer:
         fn, minor = self.fn, self.plan.minor
         with ExitStack() as loops:
             base, number = lanes.element, fn.i64(0)
-            held: Value | None = None
+            is_inside: Value | None = None
             for dimension, start in zip(self.plan.moving, starts, strict=True):
                 around = dimension.around if padded else (0, 0)
                 tap = loops.enter_context(self._inside(dimension, start, around))
@@ -386,7 +389,7 @@ class _Writer:
                     position = position.integer("udiv", holes)
                 if any(around):
                     test = (position >= 0) & (position < dimension.size)
-                    held = test if held is None else held & test
+                    is_inside = test if is_inside is None else is_inside & test
                 base = base + position * dimension.stride
                 number = number * dimension.window.size + tap
             if minor.is_still:
@@ -395,7 +398,7 @@ class _Writer:
                     fn.i64(0),
                     lanes.count,
                     lambda lane: base + (lanes.first + lane) * minor.stride,
-                    held,
+                    is_inside,
                 )
                 return
             window = minor.window
@@ -411,7 +414,7 @@ class _Writer:
                 low.smax(0),
                 high.smin(lanes.count),
                 lambda lane: base + ((lanes.first + lane) * stride + shift) * minor.stride,
-                held,
+                is_inside,
             )
 
     @contextmanager
@@ -426,27 +429,27 @@ class _Writer:
             yield loop.index
 
     def _choose(
-        self, position: Value, begin: Value, end: Value, element: Callable[[Value], Value], held: Value | None
+        self, position: Value, begin: Value, end: Value, element: Callable[[Value], Value], is_inside: Value | None
     ) -> None:
         """Store the position in lanes that select its element, which outside of the array is the padding value."""
         fn, plan = self.fn, self.plan
-        if held is None:
+        if is_inside is None:
             self._compare(position, begin, end, lambda lane: self._new(element(lane)))
             return
-        with fn.if_(held):
+        with fn.if_(is_inside):
             self._compare(position, begin, end, lambda lane: self._new(element(lane)))
-        with fn.if_(~held), self.emitter.scope():
+        with fn.if_(~is_inside), self.emitter.scope():
             value = convert(fn, plan.kind, self.compared, load(fn, plan.kind, self.value, fn.i64(0)))
             self._compare(position, begin, end, lambda _: value)
 
     def _compare(self, position: Value, begin: Value, end: Value, new: Callable[[Value], Scalar]) -> None:
         fn = self.fn
         with fn.loop(begin, end, independent=True) as lane, self.emitter.scope():
-            found, old = new(lane.index), self._get_best(lane.index)
+            candidate, old = new(lane.index), self._get_best(lane.index)
             chosen = fn.load(I32, fn.at(self.chosen, I32, lane.index))
-            stays = as_real(self.emitter.called(self.plan.op.select, [old, found])[0]) & (chosen >= 0)
-            self._put_best(lane.index, select(fn, stays, old, found))
-            fn.store(fn.select(stays, chosen, position), fn.at(self.chosen, I32, lane.index))
+            keeps_best = as_real(self.emitter.called(self.plan.op.select, [old, candidate])[0]) & (chosen >= 0)
+            self._put_best(lane.index, select(fn, keeps_best, old, candidate))
+            fn.store(fn.select(keeps_best, chosen, position), fn.at(self.chosen, I32, lane.index))
 
     def _get_best(self, lane: Value) -> Scalar:
         fn, type = self.fn, register_type(self.compared)

@@ -39,9 +39,9 @@ def address(routine: str) -> int:
     """The address of a routine of BLAS or LAPACK, given its plain name (``sgemm``); raises UnsupportedError."""
     for name in _MODULES:
         library = _linked(name)
-        found = None if library is None else getattr(library, f"scipy_{routine}_", None)
-        if found is not None:
-            return ctypes.cast(found, ctypes.c_void_p).value or 0
+        function = None if library is None else getattr(library, f"scipy_{routine}_", None)
+        if function is not None:
+            return ctypes.cast(function, ctypes.c_void_p).value or 0
     return _published(routine)
 
 
@@ -96,8 +96,8 @@ def _no_setter(count: int) -> None:
 
 
 def _address_of(function: Callable[..., Any] | None, routine: str) -> int:
-    found: Any = function or (_one_thread if routine == "get_threads" else _no_setter)
-    return ctypes.cast(found, ctypes.c_void_p).value or 0
+    implementation: Any = function or (_one_thread if routine == "get_threads" else _no_setter)
+    return ctypes.cast(implementation, ctypes.c_void_p).value or 0
 
 
 def declare(module: Module, routine: str, arguments: int, lengths: int = 0) -> str:
@@ -149,8 +149,8 @@ class Arguments:
         return slot
 
     def _constant(self, stem: str, data: bytes) -> Value:
-        found = self._constants.get((stem, data))
-        if found is None:
+        address = self._constants.get((stem, data))
+        if address is None:
             name = self._fn.module.constant_data(f"blas_{stem}", data.ljust(4, b"\0"), align=16)
-            found = self._constants[stem, data] = self._fn.address(name)
-        return found
+            address = self._constants[stem, data] = self._fn.address(name)
+        return address

@@ -19,15 +19,15 @@ def first_lanes_mask(fn: Function, lanes: int, number: Value) -> Value:
     return numbers.compare("ult", fn.splat(number.smin(lanes).cast("trunc", I32), lanes))
 
 
-def masked_load(fn: Function, type: Type, place: Value, mask: Value) -> Value:
+def masked_load(fn: Function, type: Type, pointer: Value, mask: Value) -> Value:
     """Load a vector; lanes that are not in the mask are zero."""
     name = f"llvm.masked.load.{type.mangled}.p0"
     fn.module.declare(name, type, [PTR, I32, mask.type, type])
-    return fn.call(name, type, place, fn.i32(type.element.bytes), mask, fn.constant(type, 0))
+    return fn.call(name, type, pointer, fn.i32(type.element.bytes), mask, fn.constant(type, 0))
 
 
-def masked_store(fn: Function, value: Value, place: Value, mask: Value) -> None:
+def masked_store(fn: Function, value: Value, pointer: Value, mask: Value) -> None:
     """Store the lanes of the mask."""
     name = f"llvm.masked.store.{value.type.mangled}.p0"
     fn.module.declare(name, VOID, [value.type, PTR, I32, mask.type])
-    fn.call(name, VOID, value, place, fn.i32(value.type.element.bytes), mask)
+    fn.call(name, VOID, value, pointer, fn.i32(value.type.element.bytes), mask)

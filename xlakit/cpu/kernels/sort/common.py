@@ -154,10 +154,10 @@ class SortRecords(ByKey):
         type = integer(self.record)
 
         def by_digits(begin: Value, end: Value) -> None:
-            mine, more = (fn.at(buffer, type, begin) for buffer in (records, spare))
-            done = sort_by_digits(fn, digits, [mine, more, mine], end - begin, call)
-            with fn.if_(done.ne(mine)):
-                fn.copy(mine, done, (end - begin) * type.bytes)
+            range_records, range_spare = (fn.at(buffer, type, begin) for buffer in (records, spare))
+            sorted_records = sort_by_digits(fn, digits, [range_records, range_spare, range_records], end - begin, call)
+            with fn.if_(sorted_records.ne(range_records)):
+                fn.copy(range_records, sorted_records, (end - begin) * type.bytes)
 
         with fn.if_(source.ne(records)):
             fn.copy(records, source, count * type.bytes)
@@ -193,15 +193,15 @@ class MakeRecords(ByKey):
 
     def write(self, fn: Function) -> None:
         """Write its body."""
-        keys, others, begin, end, records, exception = fn.parameters
+        keys, payload, begin, end, records, exception = fn.parameters
         with fn.loop(begin, end, independent=True, carried=[fn.constant(I1, 0)], hints=NO_UNROLL) as loop:
             bits = load_raw(fn, self.kind, keys, loop.index)
             record = narrowed(stored_bits(self.key, bits), integer(self.record)) << self.offset
             if self.along:
-                record = record | narrowed(load_bits(fn, integer(self.along), others, loop.index), record.type)
+                record = record | narrowed(load_bits(fn, integer(self.along), payload, loop.index), record.type)
             store_raw(fn, record, records, loop.index)
-            found = is_exception(self.key, bits) if has_exceptions(self.key) else fn.constant(I1, 0)
-            loop.next(loop.carried[0] | found)
+            is_exceptional = is_exception(self.key, bits) if has_exceptions(self.key) else fn.constant(I1, 0)
+            loop.next(loop.carried[0] | is_exceptional)
         fn.store(loop.results[0].cast("zext", I8), exception)
 
 
@@ -216,13 +216,13 @@ class TakeApart(ByKey):
 
     def write(self, fn: Function) -> None:
         """Write its body."""
-        records, begin, end, keys, others = fn.parameters
+        records, begin, end, keys, payload = fn.parameters
         with fn.loop(begin, end, independent=True, hints=NO_UNROLL) as loop:
             record = self.load(fn, records, loop.index)
             stored = narrowed(record >> self.offset, raw_type(self.kind))
             store_raw(fn, restored_bits(self.key, stored), keys, loop.index)
             if self.along:
-                store_raw(fn, narrowed(record, integer(self.along)), others, loop.index)
+                store_raw(fn, narrowed(record, integer(self.along)), payload, loop.index)
 
 
 def load_bits(fn: Function, type: Type, array: Value, index: Value) -> Value:
@@ -243,29 +243,29 @@ def sort_by_digits(
     ``move(by, ..)`` writes a call of MoveByDigit for a key.
     """
     source, first, second = buffers
-    by = digits[0][0]
-    counter = integer(by.counter)
+    key = digits[0][0]
+    counter = integer(key.counter)
     counts = fn.alloca(counter, RADIX * len(digits), align=64)
     fn.fill(counts, 0, RADIX * len(digits) * counter.bytes)
     with fn.loop(0, count, hints=NO_UNROLL) as loop:
-        value = by.load(fn, source, loop.index)
-        for number, (by, shift) in enumerate(digits):
-            by.increment(fn, fn.at(counts, counter, RADIX * number), by.digit(fn, value, shift))
-    example = by.load(fn, source, fn.i64(0))
-    now, following, other = source, first, second
-    for number, (by, shift) in enumerate(digits):
-        mine = fn.at(counts, counter, RADIX * number)
-        alike = fn.load(counter, fn.at(mine, counter, by.digit(fn, example, shift)))
+        value = key.load(fn, source, loop.index)
+        for number, (key, shift) in enumerate(digits):
+            key.increment(fn, fn.at(counts, counter, RADIX * number), key.digit(fn, value, shift))
+    example = key.load(fn, source, fn.i64(0))
+    current, following, other = source, first, second
+    for number, (key, shift) in enumerate(digits):
+        digit_counts = fn.at(counts, counter, RADIX * number)
+        alike = fn.load(counter, fn.at(digit_counts, counter, key.digit(fn, example, shift)))
         varied = alike.ne(narrowed(count, counter))
         with fn.if_(varied):
-            _make_positions(fn, mine, counter)
-            move(by, now, following, fn.i64(0), count, fn.i64(shift), mine)
-        now, following, other = (
-            fn.select(varied, following, now),
+            _make_positions(fn, digit_counts, counter)
+            move(key, current, following, fn.i64(0), count, fn.i64(shift), digit_counts)
+        current, following, other = (
+            fn.select(varied, following, current),
             fn.select(varied, other, following),
             fn.select(varied, following, other),
         )
-    return now
+    return current
 
 
 def _make_positions(fn: Function, counts: Value, counter: Type) -> None:

@@ -53,8 +53,8 @@ def has_exceptions(key: SortKey) -> bool:
 def is_exception(key: SortKey, bits: Value) -> Value:
     """Whether an element is one of those values: -0 or NaN."""
     top = 1 << (bits.type.element.bits - 1)
-    found = (bits & (top - 1)).compare("ugt", _largest_magnitude(key.kind))
-    return found | bits.eq(-top)
+    is_nan = (bits & (top - 1)).compare("ugt", _largest_magnitude(key.kind))
+    return is_nan | bits.eq(-top)
 
 
 def stored_bits(key: SortKey, bits: Value) -> Value:

@@ -58,8 +58,8 @@ def emit_rows(module: Module, plan: SortPlan, less: Less) -> list[Phase]:
 
         for_elements(fn, plan, columns, gather)
         with fn.loop(0, columns) as loop:
-            mine = block(loop.index)
-            sorter.sort(fn, mine, mine, sorter.block(fn, slot))
+            row_arrays = block(loop.index)
+            sorter.sort(fn, row_arrays, row_arrays, sorter.block(fn, slot))
         for_elements(fn, plan, columns, scatter)
 
     for_tiles(fn, plan, contiguous if plan.inner == 1 else strided)
@@ -87,11 +87,11 @@ class _MergeSorter:
 
     def block(self, fn: Function, start: Value) -> list[Value]:
         """The arrays of one row, one after the other in a piece of memory."""
-        offset, found = 0, list[Value]()
+        offset, arrays = 0, list[Value]()
         for operand in range(len(self.kinds)):
-            found.append(fn.at(start, I8, offset))
+            arrays.append(fn.at(start, I8, offset))
             offset += self.plan.column_bytes(operand)
-        return found
+        return arrays
 
     def load(self, fn: Function, arrays: Sequence[Value], index: Value) -> list[Value]:
         """The bits of an element of each operand."""
@@ -117,11 +117,11 @@ class _MergeSorter:
         widths: list[int] = []
         while RUN.value << len(widths) < length:
             widths.append(RUN.value << len(widths))
-        now, following = (target, other) if len(widths) % 2 == 0 else (other, target)
-        fn.call(self.runs, VOID, *source, *now, fn.i64(length))
+        current, following = (target, other) if len(widths) % 2 == 0 else (other, target)
+        fn.call(self.runs, VOID, *source, *current, fn.i64(length))
         for width in widths:
-            fn.call(self.merge_pairs, VOID, *now, *following, fn.i64(length), fn.i64(width))
-            now, following = following, now
+            fn.call(self.merge_pairs, VOID, *current, *following, fn.i64(length), fn.i64(width))
+            current, following = following, current
 
     def _write_runs(self) -> Function:
         """``void(source.., target.., length)``: sort runs of RUN elements by insertion."""
@@ -129,18 +129,18 @@ class _MergeSorter:
         source, target, (length,) = self._parameters(fn)
         with fn.loop(0, length) as loop:
             start = loop.index - loop.index % RUN.value
-            mine = self.load(fn, source, loop.index)
+            inserted = self.load(fn, source, loop.index)
 
-            def goes_down(step: Loop, start: Value = start, mine: list[Value] = mine) -> Value:
+            def goes_down(step: Loop, start: Value = start, inserted: list[Value] = inserted) -> Value:
                 (position,) = step.carried
                 below = fn.select(position > start, position - 1, start)
-                return (position > start) & self.before(fn, mine, self.load(fn, target, below))
+                return (position > start) & self.before(fn, inserted, self.load(fn, target, below))
 
             with fn.while_([loop.index], goes_down) as step:
                 (target_position,) = step.carried
                 self.store(fn, self.load(fn, target, target_position - 1), target, target_position)
                 step.next(target_position - 1)
-            self.store(fn, mine, target, step.results[0])
+            self.store(fn, inserted, target, step.results[0])
         fn.ret()
         return fn
 

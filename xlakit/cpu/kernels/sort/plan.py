@@ -87,10 +87,10 @@ class Record:
 
     def field(self, operand: int, part: Part = Part.WHOLE) -> Field:
         """The field of an operand's part, which the record must have."""
-        found = self.find_field(operand, part)
-        if found is None:
+        field = self.find_field(operand, part)
+        if field is None:
             raise InternalError(f"a record of {self.bits} bits has no field of operand {operand} ({part.name})")
-        return found
+        return field
 
     def key(self, field: Field) -> SortKey | None:
         """The key whose bits a field has."""
@@ -119,10 +119,10 @@ class Record:
     @property
     def digits(self) -> list[tuple[SortKey, int]]:
         """The digits to sort by, the least significant first: a key, and the number of its bits below the digit."""
-        found: list[tuple[SortKey, int]] = []
+        digits: list[tuple[SortKey, int]] = []
         for key in reversed(self.keys):
-            found.extend((key, RADIX_BITS * number) for number in range(digits_of(key)))
-        return found
+            digits.extend((key, RADIX_BITS * number) for number in range(digits_of(key)))
+        return digits
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,8 +211,8 @@ class SortPlan:
         keys = ", ".join(
             f"{k.kind.hlo_name} of operand {k.operand}{' descending' * k.descending}" for k in self.order or ()
         )
-        by = f"by {keys}" if keys else "by its comparator"
-        return f"{self.method.value} sort of {self.rows} rows of {self.length} {by}, in {self.tasks} tasks"
+        order = f"by {keys}" if keys else "by its comparator"
+        return f"{self.method.value} sort of {self.rows} rows of {self.length} {order}, in {self.tasks} tasks"
 
 
 def _digit_cycles(record: Record) -> float:
@@ -340,10 +340,10 @@ def _records(order: KeyOrder | None, kinds: Sequence[PrimitiveType], length: int
         groups[-1].append(key)
     if len(groups) == 1:
         return (make_layout(groups[0], kinds, length, alone=True),)
-    made = [make_layout(group, kinds, length, alone=False) for group in reversed(groups)]
+    layouts = [make_layout(group, kinds, length, alone=False) for group in reversed(groups)]
     # Records of each layout are stored over those of the one before.
-    widest = max(r.bits for r in made)
-    return tuple(replace(r, bits=widest) for r in made)
+    widest = max(r.bits for r in layouts)
+    return tuple(replace(r, bits=widest) for r in layouts)
 
 
 def make_layout(keys: Sequence[SortKey], kinds: Sequence[PrimitiveType], length: int, *, alone: bool) -> Record:
@@ -351,12 +351,12 @@ def make_layout(keys: Sequence[SortKey], kinds: Sequence[PrimitiveType], length:
     parts = list(dict.fromkeys((k.operand, k.part) for k in keys))
     widths = [8 * kinds[o].real_part.byte_width for o, _ in parts]
     covered = {o for o, part in parts if part is Part.WHOLE or _both(parts, o)}
-    others = [k for k in range(len(kinds)) if k not in covered]
+    payload = [k for k in range(len(kinds)) if k not in covered]
     index = 32 if length <= 1 << 32 else 64
-    along = sum(8 * kinds[k].byte_width for k in others)
+    along = sum(8 * kinds[k].byte_width for k in payload)
     with_all, with_index = _round_up(sum(widths) + along), _round_up(sum(widths) + index)
     if alone and with_all <= max(with_index, 64):
-        tail = [(k, Part.WHOLE, 8 * kinds[k].byte_width) for k in others]
+        tail = [(k, Part.WHOLE, 8 * kinds[k].byte_width) for k in payload]
     else:
         tail = [(INDEX, Part.WHOLE, index)]
     contents = [(o, part, width) for (o, part), width in zip(parts, widths, strict=True)] + tail

@@ -87,23 +87,23 @@ def sort_quickly(
     at_most = _write_partition(fn, order, "at_most", strict=False)
     waiting = fn.alloca(I64, _WORDS * _WAITING, align=64)
 
-    def push(place: Value, *words: Value) -> Value:
+    def push(depth: Value, *words: Value) -> Value:
         for number, word in enumerate(words):
-            fn.store(word, fn.at(waiting, I64, place * _WORDS + number))
-        return place + 1
+            fn.store(word, fn.at(waiting, I64, depth * _WORDS + number))
+        return depth + 1
 
-    def cut(place: Value, begin: Value, end: Value, cuts: Value) -> list[Value]:
+    def cut(depth: Value, begin: Value, end: Value, cuts: Value) -> list[Value]:
         pivot = _pivot(fn, order, records, begin, end)
         middle = fn.call(less, I64, records, spare, begin, end, pivot)
 
         def without_equal() -> list[Value]:
             # No record is before the pivot: those that are equal to it move to the front, which is where they belong.
-            return [push(place, fn.call(at_most, I64, records, spare, begin, end, pivot), end, cuts)]
+            return [push(depth, fn.call(at_most, I64, records, spare, begin, end, pivot), end, cuts)]
 
         def both() -> list[Value]:
             larger = (middle - begin) > (end - middle)
             parts = [fn.select(larger, a, b) for a, b in ((begin, middle), (middle, end))]
-            then = push(place, *parts, cuts)
+            then = push(depth, *parts, cuts)
             others = [fn.select(larger, a, b) for a, b in ((middle, begin), (end, middle))]
             return [push(then, *others, cuts)]
 
@@ -112,20 +112,20 @@ def sort_quickly(
     bits = 64 - fn.intrinsic("llvm.ctlz", I64, count, fn.constant(I1, 0))
     first = push(fn.i64(0), fn.i64(0), count, bits * _CUTS.value)
     with fn.while_([first], lambda loop: loop.carried[0] > 0) as loop:
-        place = loop.carried[0] - 1
-        begin, end, cuts = (fn.load(I64, fn.at(waiting, I64, place * _WORDS + n)) for n in range(_WORDS))
+        depth = loop.carried[0] - 1
+        begin, end, cuts = (fn.load(I64, fn.at(waiting, I64, depth * _WORDS + n)) for n in range(_WORDS))
 
         def few() -> list[Value]:
             window = begin.smin(count - WINDOW)
             fn.call(network, VOID, fn.at(records, order.type, window))
-            return [place]
+            return [depth]
 
         def many() -> list[Value]:
             def in_vain() -> list[Value]:
                 by_digits(begin, end)
-                return [place]
+                return [depth]
 
-            return list(fn.if_else(cuts.eq(0), in_vain, lambda: cut(place, begin, end, cuts - 1), likely=False))
+            return list(fn.if_else(cuts.eq(0), in_vain, lambda: cut(depth, begin, end, cuts - 1), likely=False))
 
         loop.next(*fn.if_else(end - begin <= WINDOW, few, many))
 
@@ -133,8 +133,8 @@ def sort_quickly(
 def _pivot(fn: Function, order: Order, records: Value, begin: Value, end: Value) -> Value:
     """The median of the medians of three records each, which are spread over a range."""
     step = (end - begin) // 9
-    found = [fn.load(order.type, fn.at(records, order.type, begin + step * n)) for n in range(9)]
-    return _median(order, *(_median(order, *found[n::3]) for n in range(3)))
+    samples = [fn.load(order.type, fn.at(records, order.type, begin + step * n)) for n in range(9)]
+    return _median(order, *(_median(order, *samples[n::3]) for n in range(3)))
 
 
 def _median(order: Order, a: Value, b: Value, c: Value) -> Value:
@@ -148,39 +148,44 @@ def _write_partition(fn: Function, order: Order, name: str, *, strict: bool) -> 
     begins. They are stored over records that have been read, and the rest to spare memory, from which it is copied
     behind them.
     """
-    own = fn.module.function(f"partition_{name}", I64, [PTR, PTR, I64, I64, order.type], attributes=[NO_INLINE])
-    records, spare, begin, end, pivot = own.parameters
+    partition = fn.module.function(f"partition_{name}", I64, [PTR, PTR, I64, I64, order.type], attributes=[NO_INLINE])
+    records, spare, begin, end, pivot = partition.parameters
     type, lanes = order.type, order.lanes
-    wide, spread = vector(type, lanes), own.splat(pivot, lanes)
+    wide, spread = vector(type, lanes), partition.splat(pivot, lanes)
 
     def goes_left(x: Value, pivot: Value) -> Value:
         return order.before(x, pivot) if strict else ~order.before(pivot, x)
 
     whole = begin + (end - begin) // lanes * lanes
-    with own.loop(begin, whole, lanes, carried=[begin, begin], hints=NO_UNROLL) as loop:
+    with partition.loop(begin, whole, lanes, carried=[begin, begin], hints=NO_UNROLL) as loop:
         left, right = loop.carried
-        x = own.load(wide, own.at(records, type, loop.index), align=type.bytes)
+        x = partition.load(wide, partition.at(records, type, loop.index), align=type.bytes)
         chosen = goes_left(x, spread)
         # A whole vector is stored, which ends no further than the vector just read.
-        own.store(_compressed(own, x, chosen), own.at(records, type, left), align=type.bytes)
-        own.store(_compressed(own, x, ~chosen), own.at(spare, type, right), align=type.bytes)
-        number = _count(own, chosen)
+        partition.store(_compressed(partition, x, chosen), partition.at(records, type, left), align=type.bytes)
+        partition.store(_compressed(partition, x, ~chosen), partition.at(spare, type, right), align=type.bytes)
+        number = _count(partition, chosen)
         loop.next(left + number, right + (lanes - number))
     left, right = loop.results
-    last = first_lanes_mask(own, lanes, end - whole)
-    x = masked_load(own, wide, own.at(records, type, whole), last)
+    last = first_lanes_mask(partition, lanes, end - whole)
+    x = masked_load(partition, wide, partition.at(records, type, whole), last)
     small = goes_left(x, spread)
     numbers: list[Value] = []
-    for chosen, target in ((small & last, own.at(records, type, left)), (~small & last, own.at(spare, type, right))):
-        numbers.append(_count(own, chosen))
-        masked_store(own, _compressed(own, x, chosen), target, first_lanes_mask(own, lanes, numbers[-1]))
+    for chosen, target in (
+        (small & last, partition.at(records, type, left)),
+        (~small & last, partition.at(spare, type, right)),
+    ):
+        numbers.append(_count(partition, chosen))
+        masked_store(
+            partition, _compressed(partition, x, chosen), target, first_lanes_mask(partition, lanes, numbers[-1])
+        )
     left = left + numbers[0]
-    with own.loop(left, end, lanes, hints=NO_UNROLL) as back:
-        some = first_lanes_mask(own, lanes, end - back.index)
-        x = masked_load(own, wide, own.at(spare, type, begin + (back.index - left)), some)
-        masked_store(own, x, own.at(records, type, back.index), some)
-    own.ret(left)
-    return own
+    with partition.loop(left, end, lanes, hints=NO_UNROLL) as back:
+        some = first_lanes_mask(partition, lanes, end - back.index)
+        x = masked_load(partition, wide, partition.at(spare, type, begin + (back.index - left)), some)
+        masked_store(partition, x, partition.at(records, type, back.index), some)
+    partition.ret(left)
+    return partition
 
 
 def _count(fn: Function, chosen: Value) -> Value:
@@ -198,26 +203,26 @@ def _compressed(fn: Function, x: Value, chosen: Value) -> Value:
 
 def _write_network(fn: Function, order: Order) -> Function:
     """``void(ptr records)``: sort WINDOW records."""
-    own = fn.module.function("sort_window", VOID, [PTR], attributes=[NO_INLINE])
-    (records,) = own.parameters
+    network = fn.module.function("sort_window", VOID, [PTR], attributes=[NO_INLINE])
+    (records,) = network.parameters
     type, lanes = order.type, order.lanes
     wide = vector(type, lanes)
-    places = [own.at(records, wide, n) for n in range(WINDOW // lanes)]
-    x = [own.load(wide, place, align=type.bytes) for place in places]
+    places = [network.at(records, wide, n) for n in range(WINDOW // lanes)]
+    x = [network.load(wide, place, align=type.bytes) for place in places]
     size = 2
     while size <= WINDOW:
         # Merges two sorted runs: the first step compares records at the same distance from the begin of the first run
         # and the end of the second one; the next steps sort each half.
-        x = _exchanged(own, order, x, size - 1)
+        x = _exchanged(network, order, x, size - 1)
         distance = size // 4
         while distance:
-            x = _exchanged(own, order, x, distance)
+            x = _exchanged(network, order, x, distance)
             distance //= 2
         size *= 2
     for value, place in zip(x, places, strict=True):
-        own.store(value, place, align=type.bytes)
-    own.ret()
-    return own
+        network.store(value, place, align=type.bytes)
+    network.ret()
+    return network
 
 
 def _exchanged(fn: Function, order: Order, x: Sequence[Value], other: int) -> list[Value]:
@@ -229,16 +234,19 @@ def _exchanged(fn: Function, order: Order, x: Sequence[Value], other: int) -> li
     def swapped(value: Value) -> Value:
         return fn.shuffle(value, value, swap) if within else value
 
-    made = list(x)
+    exchanged = list(x)
     for number, value in enumerate(x):
         partner = number ^ across
         if across:
             if number < partner:
-                there = swapped(x[partner])
-                made[number], made[partner] = order.first(value, there), swapped(order.last(value, there))
+                partners = swapped(x[partner])
+                exchanged[number], exchanged[partner] = (
+                    order.first(value, partners),
+                    swapped(order.last(value, partners)),
+                )
             continue
-        there = swapped(value)
+        partners = swapped(value)
         top = 1 << (within.bit_length() - 1)
         take = [lane + lanes if lane & top else lane for lane in range(lanes)]
-        made[number] = fn.shuffle(order.first(value, there), order.last(value, there), take)
-    return made
+        exchanged[number] = fn.shuffle(order.first(value, partners), order.last(value, partners), take)
+    return exchanged

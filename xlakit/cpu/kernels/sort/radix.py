@@ -39,8 +39,8 @@ def for_tiles(fn: Function, plan: SortPlan, body: Callable[[Value, Value], None]
             body(loop.index * plan.length, fn.i64(1))
         else:
             column = (loop.index % across) * plan.columns
-            rest = fn.i64(plan.inner) - column
-            columns = fn.select(rest < plan.columns, rest, fn.i64(plan.columns))
+            remaining = fn.i64(plan.inner) - column
+            columns = fn.select(remaining < plan.columns, remaining, fn.i64(plan.columns))
             body((loop.index // across) * (plan.length * plan.inner) + column, columns)
 
 
@@ -51,11 +51,11 @@ def for_elements(fn: Function, plan: SortPlan, columns: Value, body: Callable[[V
     """
     never = fn.constant(I1, 0)
     with fn.loop(0, plan.length, independent=True, carried=[never], hints=NO_UNROLL) as elements:
-        (found,) = elements.carried
+        (flag,) = elements.carried
         if plan.columns == 1:
-            elements.next(found | (body(fn.i64(0), elements.index) or never))
+            elements.next(flag | (body(fn.i64(0), elements.index) or never))
         else:
-            with fn.loop(0, columns, independent=True, carried=[found]) as across:
+            with fn.loop(0, columns, independent=True, carried=[flag]) as across:
                 across.next(across.carried[0] | (body(across.index, elements.index) or never))
             elements.next(across.results[0])
     return elements.results[0]
@@ -86,8 +86,8 @@ class _Plain(NamedTuple):
         return function.of(self.record, key, self.along, exceptions=False, counter=I32)
 
     def _arrays(self, rows: Rows, arrays: Sequence[Value], base: Value) -> list[Value]:
-        found = [rows.fn.at(arrays[k], raw_type(rows.plan.kinds[k]), base) for k in self.operands]
-        return [found[0], found[-1]]
+        starts = [rows.fn.at(arrays[k], raw_type(rows.plan.kinds[k]), base) for k in self.operands]
+        return [starts[0], starts[-1]]
 
 
 def _plain(plan: SortPlan) -> _Plain | None:
@@ -96,10 +96,10 @@ def _plain(plan: SortPlan) -> _Plain | None:
     key, later = record.keys[0], record.keys[1:]
     if len(plan.records) > 1 or later or plan.inner > 1 or len(plan.kinds) > 2:
         return None
-    others = [field for field in record.fields if field.operand != key.operand]
-    if key.part is not Part.WHOLE or len(record.fields) != len(plan.kinds) or any(f.operand == INDEX for f in others):
+    payload = [field for field in record.fields if field.operand != key.operand]
+    if key.part is not Part.WHOLE or len(record.fields) != len(plan.kinds) or any(f.operand == INDEX for f in payload):
         return None
-    return _Plain(record, (key.operand, *(f.operand for f in others)), others[0].bits if others else 0)
+    return _Plain(record, (key.operand, *(f.operand for f in payload)), payload[0].bits if payload else 0)
 
 
 def emit_rows(module: Module, plan: SortPlan) -> list[Phase]:
@@ -126,9 +126,9 @@ def _sort_in_outputs(rows: Rows, sorter: RecordSorter, scratch: Value, base: Val
     """Sort a row whose elements are the records."""
     fn, plan, type = rows.fn, rows.plan, sorter.record.type
     source, target = fn.at(rows.inputs[0], type, base), fn.at(rows.outputs[0], type, base)
-    done = sorter.sort(fn, source, scratch, target, fn.i64(plan.length), fn.constant(I1, 0))
-    with fn.if_(done.ne(target), likely=False):
-        fn.copy(target, done, plan.length * type.bytes)
+    sorted_records = sorter.sort(fn, source, scratch, target, fn.i64(plan.length), fn.constant(I1, 0))
+    with fn.if_(sorted_records.ne(target), likely=False):
+        fn.copy(target, sorted_records, plan.length * type.bytes)
 
 
 def _sort_plain(rows: Rows, plain: _Plain, sorter: RecordSorter, slot: Value, base: Value) -> None:
@@ -137,8 +137,8 @@ def _sort_plain(rows: Rows, plain: _Plain, sorter: RecordSorter, slot: Value, ba
     begin, end = fn.i64(0), fn.i64(plan.length)
     spare, first, exception = slot, fn.at(slot, I8, plan.length * plain.record.bytes), fn.alloca(I8)
     plain.make(rows, base, begin, end, first, exception)
-    done = sorter.sort(fn, first, spare, first, end, fn.load(I8, exception).ne(0))
-    plain.take_apart(rows, base, begin, end, done)
+    sorted_records = sorter.sort(fn, first, spare, first, end, fn.load(I8, exception).ne(0))
+    plain.take_apart(rows, base, begin, end, sorted_records)
 
 
 def _sort_tile(rows: Rows, sorters: list[RecordSorter], slot: Value, base: Value, columns: Value) -> None:
@@ -152,16 +152,16 @@ def _sort_tile(rows: Rows, sorters: list[RecordSorter], slot: Value, base: Value
         def make(column: Value, index: Value, record: Record = record, before: Record | None = before) -> Value:
             position = column * plan.length + index
             source = index if before is None else index_of(fn, before, load_record(fn, before, first, position))
-            made, exception = rows.record(record, base + column, source)
-            store_raw(fn, made, first, position)
+            record_value, exception = rows.record(record, base + column, source)
+            store_raw(fn, record_value, first, position)
             return exception
 
         exception = for_elements(fn, plan, columns, make)
         with fn.loop(0, columns) as loop:
-            mine = fn.at(first, I8, loop.index * row_bytes)
-            done = sorter.sort(fn, mine, spare, mine, fn.i64(plan.length), exception)
-            with fn.if_(done.ne(mine), likely=False):
-                fn.copy(mine, done, row_bytes)
+            row_records = fn.at(first, I8, loop.index * row_bytes)
+            sorted_records = sorter.sort(fn, row_records, spare, row_records, fn.i64(plan.length), exception)
+            with fn.if_(sorted_records.ne(row_records), likely=False):
+                fn.copy(row_records, sorted_records, row_bytes)
     last = plan.records[-1]
 
     def unpack(column: Value, index: Value) -> None:
@@ -239,14 +239,14 @@ class _Parallel:
             return self._tasks("sort_make_records", lambda task: task.make(plain))
 
         def body(task: _Chunk) -> None:
-            fn, now = task.fn, task.buffer(task.moved(task.fn.i64(passes)))
+            fn, current = task.fn, task.buffer(task.moved(task.fn.i64(passes)))
             with fn.loop(task.begin, task.end, independent=True, carried=[fn.constant(I1, 0)]) as loop:
                 source = loop.index
                 if number:
                     before = plan.records[number - 1]
-                    source = index_of(fn, before, load_record(fn, before, now, source))
-                made, exception = task.rows.record(record, task.base, source)
-                store_raw(fn, made, now, loop.index)
+                    source = index_of(fn, before, load_record(fn, before, current, source))
+                value, exception = task.rows.record(record, task.base, source)
+                store_raw(fn, value, current, loop.index)
                 loop.next(loop.carried[0] | exception)
             fn.store(loop.results[0].cast("zext", I8), task.exception(task.chunk))
 
@@ -269,11 +269,11 @@ class _Parallel:
         def body(task: _Chunk) -> None:
             fn, number = task.fn, task.pass_number(_COUNTING)
             shift = (number - first) * RADIX_BITS
-            counts, now = task.counts(task.chunk), task.buffer(task.moved(number))
+            counts, current = task.counts(task.chunk), task.buffer(task.moved(number))
             fn.fill(counts, 0, RADIX * sorter.counter.bytes)
 
             def call(exceptions: bool) -> None:
-                sorter.count(fn, key, now, task.begin, task.end, shift, counts, exceptions=exceptions)
+                sorter.count(fn, key, current, task.begin, task.end, shift, counts, exceptions=exceptions)
 
             task.by_exceptions(key, call)
             task.set_pass_number(_MOVING, number)
@@ -291,10 +291,10 @@ class _Parallel:
             positions = fn.alloca(sorter.counter, RADIX, align=64)
             alike = task.positions(sorter, positions)
             moved = task.moved(number)
-            now, following = task.buffer(moved), task.buffer(moved + 1)
+            current, following = task.buffer(moved), task.buffer(moved + 1)
 
             def call(exceptions: bool) -> None:
-                sorter.move(fn, key, now, following, task.begin, task.end, shift, positions, exceptions=exceptions)
+                sorter.move(fn, key, current, following, task.begin, task.end, shift, positions, exceptions=exceptions)
 
             with fn.if_(~alike):
                 task.by_exceptions(key, call)
@@ -311,18 +311,18 @@ class _Parallel:
 
         def body(task: _Chunk) -> None:
             fn, rows = task.fn, task.rows
-            now = task.buffer(task.moved(fn.i64(self.passes)))
+            current = task.buffer(task.moved(fn.i64(self.passes)))
             if plan.is_direct:
                 target = fn.at(rows.outputs[0], record.type, task.base)
-                with fn.if_(now.ne(target)):
+                with fn.if_(current.ne(target)):
                     begin, size = task.begin * record.bytes, (task.end - task.begin) * record.bytes
-                    fn.copy(fn.at(target, I8, begin), fn.at(now, I8, begin), size)
+                    fn.copy(fn.at(target, I8, begin), fn.at(current, I8, begin), size)
                 return
             if plain is not None:
-                plain.take_apart(rows, task.base, task.begin, task.end, now)
+                plain.take_apart(rows, task.base, task.begin, task.end, current)
                 return
             with fn.loop(task.begin, task.end, independent=True) as loop:
-                rows.unpack(record, load_record(fn, record, now, loop.index), task.base, loop.index)
+                rows.unpack(record, load_record(fn, record, current, loop.index), task.base, loop.index)
 
         return self._tasks("sort_finish", body, Effort.LITTLE if plan.is_direct or plain else Effort.ALL)
 
@@ -343,8 +343,8 @@ class _Chunk:
 
     def make(self, plain: _Plain) -> None:
         """Make the chunk's records, which have not moved yet."""
-        now = self.buffer(self.fn.i64(0))
-        plain.make(self.rows, self.base, self.begin, self.end, now, self.exception(self.chunk))
+        current = self.buffer(self.fn.i64(0))
+        plain.make(self.rows, self.base, self.begin, self.end, current, self.exception(self.chunk))
 
     def moved_address(self, passes: Value) -> Value:
         """The address of the number of those among the first ``passes`` passes that have moved the row's records."""

@@ -80,8 +80,8 @@ class _Ranks:
         fn = self.fn
         for group in self.groups:
             key = fn.constant(self.type, 0)
-            for one in group.keys:
-                ordered = self._ordered(one, elements[one.operand])
+            for sort_key in group.keys:
+                ordered = self._ordered(sort_key, elements[sort_key.operand])
                 room = ordered.type.bits
                 key = (
                     narrowed(ordered, self.type)
@@ -105,17 +105,17 @@ class _Ranks:
         for lane in range(lanes):
             steps = fn.with_lane(steps, lane, fn.constant(self.type, lane))
         with fn.loop(0, self.padded, lanes, hints=NO_UNROLL) as blocks:
-            mine = [fn.load(block, fn.at(g.buffer, self.type, blocks.index), align=16) for g in self.groups]
-            own = None if self.is_unique else fn.splat(blocks.index, lanes) + steps
+            own_keys = [fn.load(block, fn.at(g.buffer, self.type, blocks.index), align=16) for g in self.groups]
+            positions = None if self.is_unique else fn.splat(blocks.index, lanes) + steps
             with fn.loop(0, self.length, carried=[fn.constant(block, 0)], hints=UNROLL) as loop:
-                others = [
+                other_keys = [
                     fn.splat(fn.load(self.type, fn.at(g.buffer, self.type, loop.index)), lanes) for g in self.groups
                 ]
-                if own is None:
-                    before = others[0] < mine[0]
+                if positions is None:
+                    before = other_keys[0] < own_keys[0]
                 else:
-                    before = fn.splat(loop.index, lanes) < own
-                    for a, b in zip(reversed(others), reversed(mine), strict=True):
+                    before = fn.splat(loop.index, lanes) < positions
+                    for a, b in zip(reversed(other_keys), reversed(own_keys), strict=True):
                         before = (a < b) | (a.eq(b) & before)
                 loop.next(loop.carried[0] - before.cast("sext", block))
             fn.store(loop.results[0], fn.at(self.ranks, self.type, blocks.index), align=16)

@@ -42,7 +42,7 @@ def make_record(fn: Function, record: Record, element: Callable[[int], Value], i
     """
     loaded: dict[int, Value] = {}
     exception = fn.constant(I1, 0)
-    made = fn.constant(record.type, 0)
+    value = fn.constant(record.type, 0)
     for field in record.fields:
         if field.operand == INDEX:
             bits = narrowed(index, integer(field.bits))
@@ -55,8 +55,8 @@ def make_record(fn: Function, record: Record, element: Callable[[int], Value], i
                 if has_exceptions(key):
                     exception = exception | is_exception(key, bits)
                 bits = stored_bits(key, bits)
-        made = made | (narrowed(bits, record.type) << field.offset)
-    return made, exception
+        value = value | (narrowed(bits, record.type) << field.offset)
+    return value, exception
 
 
 def take_apart(
@@ -69,19 +69,19 @@ def take_apart(
     """The bits of each operand's element, from its record; ``gather(k, index)`` gives an element that is not in it."""
     index_field = record.find_field(INDEX)
     index = None if index_field is None else narrowed(field_of(index_field, value), I64)
-    found: list[Value] = []
+    elements: list[Value] = []
     for operand, kind in enumerate(kinds):
         type = raw_type(kind)
         whole = record.find_field(operand)
         parts = record.find_field(operand, Part.REAL), record.find_field(operand, Part.IMAG)
         if whole is not None:
-            found.append(element_part(fn, record, whole, value))
+            elements.append(element_part(fn, record, whole, value))
         elif parts[0] is not None and parts[1] is not None:
             real, imag = (narrowed(element_part(fn, record, part, value), type) for part in parts if part)
-            found.append(real | (imag << (type.bits // 2)))
+            elements.append(real | (imag << (type.bits // 2)))
         elif index is not None:
-            found.append(gather(operand, index))
-    return found
+            elements.append(gather(operand, index))
+    return elements
 
 
 class RecordSorter:
@@ -172,6 +172,6 @@ class Rows:
     def unpack(self, record: Record, value: Value, base: Value, index: Value) -> None:
         """Write the element of a record as element ``index`` of the results."""
         plan = self.plan
-        found = take_apart(self.fn, record, plan.kinds, value, lambda k, i: self.load(k, base, i))
-        for operand, bits in enumerate(found):
+        elements = take_apart(self.fn, record, plan.kinds, value, lambda k, i: self.load(k, base, i))
+        for operand, bits in enumerate(elements):
             self.store(operand, bits, base, index)

@@ -115,10 +115,10 @@ def _keeps_what_it_reads(plan: SortPlan) -> bool:
 
 def comparator_less(comparator: Computation, kinds: Sequence[PrimitiveType]) -> Less:
     """Gives the function that writes a call of a comparator for elements of these types."""
-    taken = [p.shape.element_type for p in comparator.parameters]
+    parameter_types = [p.shape.element_type for p in comparator.parameters]
 
     def less(fn: Function, first: Sequence[Stored], second: Sequence[Stored]) -> Value:
-        if taken != [kind for kind in kinds for _ in range(2)]:
+        if parameter_types != [kind for kind in kinds for _ in range(2)]:
             raise DeclinedError("the comparator takes other types than the operands of sort have")
         arguments: list[Scalar] = []
         for kind, a, b in zip(kinds, first, second, strict=True):

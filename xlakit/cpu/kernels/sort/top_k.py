@@ -156,20 +156,22 @@ def plan_top_k(op: TopK, operand: Shape) -> TopKPlan:
 
 def plan_partial_sort(computation: Computation) -> TopKPlan | None:
     """The plan of a fusion that sorts rows and takes their first or last elements; None for others."""
-    found = partial_sort(computation)
-    if found is None:
+    partial = partial_sort(computation)
+    if partial is None:
         return None
-    operands = found.sort.operands
+    operands = partial.sort.operands
     numbers = {n: o.op.number for n, o in enumerate(operands) if isinstance(o.op, Parameter)}
-    dimension = found.sort.op_as(Sort).dimension
-    if found.key.operand not in numbers or any(
-        n not in numbers and not is_index(operands[n], dimension) for n in found.results
+    dimension = partial.sort.op_as(Sort).dimension
+    if partial.key.operand not in numbers or any(
+        n not in numbers and not is_index(operands[n], dimension) for n in partial.results
     ):
         return None
-    columns = tuple(Column(operands[n].shape.element_type, numbers.get(n, INDEX)) for n in found.results)
-    key = replace(found.key, operand=numbers[found.key.operand], descending=found.key.descending is not found.last)
-    shape = operands[found.key.operand].shape
-    return _plan(key, shape, found.count, len(computation.parameters), columns, last=found.last)
+    columns = tuple(Column(operands[n].shape.element_type, numbers.get(n, INDEX)) for n in partial.results)
+    key = replace(
+        partial.key, operand=numbers[partial.key.operand], descending=partial.key.descending is not partial.last
+    )
+    shape = operands[partial.key.operand].shape
+    return _plan(key, shape, partial.count, len(computation.parameters), columns, last=partial.last)
 
 
 def _plan(
@@ -273,13 +275,13 @@ class _Arrays:
         plan, fn = self.plan, self.fn
         common.call(fn, plan.common(KeepFirst), self.row(row), fn.i64(plan.length), begin, end, fn.i64(plan.k), records)
 
-    def sorted(self, sorter: RecordSorter, row: Value, begin: Value, end: Value, own: Value) -> Value:
+    def sorted(self, sorter: RecordSorter, row: Value, begin: Value, end: Value, records: Value) -> Value:
         """The address of a range's records, in a task's memory: the first ``k`` of them are the first, in order."""
         plan, fn = self.plan, self.fn
-        found = fn.alloca(I64)
-        where = self.row(row), fn.i64(plan.length), begin, end
-        common.call(fn, plan.common(CollectFirst), *where, fn.i64(plan.k), own, found)
-        return sorter.sort(fn, own, fn.at(own, I8, plan.buffer_bytes), own, fn.load(I64, found))
+        count = fn.alloca(I64)
+        chunk = self.row(row), fn.i64(plan.length), begin, end
+        common.call(fn, plan.common(CollectFirst), *chunk, fn.i64(plan.k), records, count)
+        return sorter.sort(fn, records, fn.at(records, I8, plan.buffer_bytes), records, fn.load(I64, count))
 
     def store(self, row: Value, records: Value) -> None:
         """Write the results of a row, by the records of its first elements in order."""
@@ -342,9 +344,9 @@ def _emit_sorted(module: Module, plan: TopKPlan) -> Phase:
     fn = kernel_function(module, "top_k_sorted")
     fn.effort = Effort.CODE
     arrays = _Arrays(fn, plan)
-    own = fn.at(arrays.scratch, I8, fn.parameters[1] * (2 * plan.buffer_bytes))
+    task_records = fn.at(arrays.scratch, I8, fn.parameters[1] * (2 * plan.buffer_bytes))
     with _rows(fn, plan) as row:
-        arrays.store(row, arrays.sorted(sorter, row, fn.i64(0), fn.i64(plan.length), own))
+        arrays.store(row, arrays.sorted(sorter, row, fn.i64(0), fn.i64(plan.length), task_records))
     fn.ret()
     return Phase(fn.name, plan.tasks, plan.cost)
 
@@ -359,9 +361,9 @@ def _emit_sorted_chunks(module: Module, plan: TopKPlan) -> Phase:
     list_bytes = plan.k * plan.record.bytes
     buffers = fn.at(arrays.scratch, I8, plan.tasks * list_bytes)
     with fn.loop(begin, end) as loop:
-        own = fn.at(buffers, I8, loop.index * (2 * plan.buffer_bytes))
-        done = arrays.sorted(sorter, *_chunk(plan, loop.index), own)
-        fn.copy(fn.at(arrays.scratch, I8, loop.index * list_bytes), done, list_bytes)
+        chunk_records = fn.at(buffers, I8, loop.index * (2 * plan.buffer_bytes))
+        sorted_records = arrays.sorted(sorter, *_chunk(plan, loop.index), chunk_records)
+        fn.copy(fn.at(arrays.scratch, I8, loop.index * list_bytes), sorted_records, list_bytes)
     fn.ret()
     return Phase(fn.name, plan.tasks, plan.cost)
 

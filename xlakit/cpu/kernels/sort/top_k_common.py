@@ -87,9 +87,9 @@ class RowKeys:
         first = self.index(length, start + (BLOCK - 1)) if self.last else start
         elements = fn.load(vector(type, BLOCK), fn.at(row, type, first))
         keys, bounds = _signed(self.ordered(fn, elements)), fn.splat(_signed(bound), BLOCK)
-        found = (keys <= bounds if inclusive else keys < bounds).bits_as(integer(BLOCK))
+        ahead = (keys <= bounds if inclusive else keys < bounds).bits_as(integer(BLOCK))
         # In a row that is read backwards, the last lane has the first rank.
-        return fn.intrinsic("llvm.bitreverse", I64, found) if self.last else found
+        return fn.intrinsic("llvm.bitreverse", I64, ahead) if self.last else ahead
 
     def insert_function(self, fn: Function) -> Function:
         """``void(ptr records, i64 count, record)``: insert a record into a sorted list of ``count``."""
@@ -264,8 +264,8 @@ class CollectFirst(RowKeys):
                 )
             blocks.next(*loop.results)
         least, greatest = (
-            narrowed(fn.intrinsic(f"llvm.vector.reduce.{name}", type, found, of=found.type), I64)
-            for name, found in zip(("umin", "umax"), blocks.results, strict=True)
+            narrowed(fn.intrinsic(f"llvm.vector.reduce.{name}", type, extremum, of=extremum.type), I64)
+            for name, extremum in zip(("umin", "umax"), blocks.results, strict=True)
         )
         return part.low + least, 64 - fn.intrinsic("llvm.ctlz", I64, greatest - least, fn.constant(I1, 0))
 
@@ -311,11 +311,11 @@ class CollectFirst(RowKeys):
         records = fn.parameters[5]
         limit = narrowed(bound, raw_type(self.kind))
         with fn.loop(begin, fn.parameters[3], carried=[position]) as loop:
-            (at,) = loop.carried
+            (end,) = loop.carried
             record, bits = self._record(fn, loop.index)
             # The record is always written; the next one overwrites it if its key is behind the bound.
-            store_raw(fn, record, records, at)
-            loop.next(at + self.ordered(fn, bits).compare("ule", limit).cast("zext", I64))
+            store_raw(fn, record, records, end)
+            loop.next(end + self.ordered(fn, bits).compare("ule", limit).cast("zext", I64))
         return loop.results[0]
 
     def _collected_in_blocks(self, fn: Function, bound: Value, most: Value) -> Value:
@@ -326,12 +326,14 @@ class CollectFirst(RowKeys):
         """
         _, _, begin, end, k, *_ = fn.parameters
         blocks = (end - begin) // BLOCK
-        block, at = self._blocks(fn, (fn.i64(0), fn.i64(0)), blocks, bound, k - 1, inclusive=True)
+        block, end_of_records = self._blocks(fn, (fn.i64(0), fn.i64(0)), blocks, bound, k - 1, inclusive=True)
         # Now there are ``k``, as the sample alone has so many. No key is before the bound 0.
         is_over = bound.eq(0)
-        _, at = self._blocks(fn, (block, at), fn.select(is_over, block, blocks), bound, most, inclusive=False)
-        rest = fn.select(is_over, end, begin + blocks * BLOCK)
-        return self._collected(fn, rest, bound - 1, at)
+        _, end_of_records = self._blocks(
+            fn, (block, end_of_records), fn.select(is_over, block, blocks), bound, most, inclusive=False
+        )
+        uncollected = fn.select(is_over, end, begin + blocks * BLOCK)
+        return self._collected(fn, uncollected, bound - 1, end_of_records)
 
     def _blocks(
         self, fn: Function, state: Sequence[Value], blocks: Value, bound: Value, most: Value, *, inclusive: bool
@@ -346,12 +348,12 @@ class CollectFirst(RowKeys):
         with fn.while_(state, goes_on) as loop:
             block, before = loop.carried
             start = begin + block * BLOCK
-            found = self.ahead(fn, row, length, start, limit, inclusive=inclusive)
-            with fn.while_([found, before], lambda step: step.carried[0].ne(0)) as step:
-                left, at = step.carried
+            ahead = self.ahead(fn, row, length, start, limit, inclusive=inclusive)
+            with fn.while_([ahead, before], lambda step: step.carried[0].ne(0)) as step:
+                left, end_of_records = step.carried
                 rank = start + fn.intrinsic("llvm.cttz", I64, left, fn.constant(I1, 1))
-                store_raw(fn, self._record(fn, rank)[0], records, at)
-                step.next(left & (left - 1), at + 1)
+                store_raw(fn, self._record(fn, rank)[0], records, end_of_records)
+                step.next(left & (left - 1), end_of_records + 1)
             loop.next(block + 1, step.results[1])
         return loop.results
 
