@@ -17,6 +17,9 @@ _DEBUG: Final = frozenset({"passes"})
 _MOST_KEPT_BYTES: Final = 1 << 47
 # The valid names in XLAKIT_DUMP.
 DUMPED: Final = frozenset({"hlo", "passes", "plan", "llvm", "asm", "arguments"})
+# What XLAKIT_DUMP calls by a short name, `xlakit inspect --as` calls by a long one; both take either.
+LONG_NAMES: Final = {"asm": "assembly", "plan": "memory-plan"}
+_SHORT_NAMES: Final = {name: short for short, name in LONG_NAMES.items()}
 
 
 def names_in(text: str) -> tuple[str, ...]:
@@ -115,15 +118,16 @@ class Dump:
 
 def dump_request() -> Dump | None:
     """The request of XLAKIT_DUMP_TO, XLAKIT_DUMP and XLAKIT_DUMP_FILTER; None if no folder is given."""
-    parts = names_in(os.environ.get("XLAKIT_DUMP", "")) or ("arguments",)
-    if not set(parts) <= DUMPED:
+    names = names_in(os.environ.get("XLAKIT_DUMP", "")) or ("arguments",)
+    parts = frozenset(_SHORT_NAMES.get(name, name) for name in names)
+    if not parts <= DUMPED:
         raise ArgumentError(
             f"XLAKIT_DUMP is {os.environ['XLAKIT_DUMP']!r}",
             hint=f"name some of {', '.join(sorted(DUMPED))}, or unset it",
         )
     folder = os.environ.get("XLAKIT_DUMP_TO", "")
     patterns = names_in(os.environ.get("XLAKIT_DUMP_FILTER", ""))
-    return Dump(Path(folder), frozenset(parts), patterns) if folder else None
+    return Dump(Path(folder), parts, patterns) if folder else None
 
 
 def profile_folder() -> Path | None:

@@ -372,9 +372,9 @@ FAULTS = [
     ("a = f32[] parameter(0)\n b = f32[] add-start(a)", "needs its shape", 3, 12),
     ("a = f32[] parameter(0)\n b = f32[2] pad(a, a), padding=1x1", "expected a padding", 3, 32),
     ("a = f32[] parameter(0), sharding=" + "{" * 100_000, "expected a sharding", 2, 37),
-    ("a = f32[] " + "negate(" * 100_000, "nested deeper", 2, None),
+    ("a = f32[] " + "negate(" * 100_000, "a name and a line of its own", 2, None),
     ("a = f32[] custom-call(), literal=" + "(" * 100_000, "nested deeper", 2, None),
-    ("a = f32[] parameter(0), origin={" + "(" * 100_000, "nested deeper", 2, None),
+    ("a = f32[] parameter(0), origin={" + "(" * 100_000, "leave origin={...} out", 2, None),
     ("a = f32[] call(), to_apply=" + "{ a = f32[] call(), to_apply=" * 10_000, "nested deeper", 2, None),
 ]
 

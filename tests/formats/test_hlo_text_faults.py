@@ -50,6 +50,7 @@ bad.hlo:14:3: tanh 'v' in computation main: declared as f32[2], the rule gives f
 bad.hlo:16:8: expected 3 elements in dimension 0, got more
       3, 4})
          ^
+  hint: make the declared shape and the elements agree
 bad.hlo:18:47: unknown computation 'none'
     r = f32[3] map(x), dimensions={0}, to_apply=none
                                                 ^

@@ -80,6 +80,12 @@ def test_each_program_of_a_folder_has_a_record(folder, capsys, verb, keys):
         assert "abz" in bad["error"]["message"]
 
 
+def test_a_file_is_no_place_for_several_programs(folder, capsys):
+    (folder.parent / "out").write_text("")
+    assert cli.main(["convert", "--to", "text", str(folder), "-o", str(folder.parent / "out")]) == 1
+    assert "out is a file, and several programs are written into a folder" in capsys.readouterr().err
+
+
 def test_texts_of_several_programs_have_titles(folder, capsys):
     assert cli.main(["opt", str(folder), "--short"]) == 1
     shown = capsys.readouterr()

@@ -75,8 +75,9 @@ def test_a_program_runs_again_on_the_arguments_of_its_first_call(folder: Path, c
             assert out == "[ 4.  9. 20.]\n"
 
 
-def test_what_is_written_is_chosen(folder: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setenv("XLAKIT_DUMP", "passes, plan,llvm,asm")
+@pytest.mark.parametrize("parts", ["passes, plan,llvm,asm", "passes,memory-plan,llvm, assembly"])
+def test_what_is_written_is_chosen(parts: str, folder: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("XLAKIT_DUMP", parts)
     xla.compile(_module(_STEP))(*_ARGUMENTS)
     made = folder / "module_0000"
     files = json.loads((made / "manifest.json").read_text())["files"]
@@ -86,6 +87,16 @@ def test_what_is_written_is_chosen(folder: Path, monkeypatch: pytest.MonkeyPatch
     assert main(["run", str(made)]) == 1
     assert main(["run", str(made), "--seed", "1"]) == 0
     assert main(["inspect", str(made)]) == 0
+
+
+@pytest.mark.parametrize(("short", "name"), [("asm", "assembly"), ("plan", "memory-plan")])
+def test_inspect_takes_the_names_of_dumps(short: str, name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    (tmp_path / "step.hlo").write_text(_STEP)
+    printed: list[str] = []
+    for view in (short, name):
+        assert main(["inspect", str(tmp_path / "step.hlo"), "--as", view]) == 0
+        printed.append(capsys.readouterr().out)
+    assert printed[0] == printed[1] != ""
 
 
 def test_a_program_that_is_inspected_has_no_arguments(

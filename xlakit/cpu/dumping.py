@@ -2,10 +2,10 @@
 
 Each program gets its own folder, ``DIR/module_0007``, with a ``manifest.json`` that describes it, the program before
 optimization (``module.hlo``), and the parts that ``XLAKIT_DUMP`` lists, separated by commas: ``passes`` (the program
-after each pass), ``plan`` (the memory plan), ``llvm``, ``asm``, and ``arguments`` (those of the first call, for each
-device). The default is ``arguments``; ``hlo`` writes the program alone. ``XLAKIT_DUMP_FILTER`` restricts the dumps to
-programs whose name matches one of its patterns (``jit_step*,*loss*``). ``xlakit run DIR/module_0007`` runs the program
-on these arguments.
+after each pass), ``plan`` or ``memory-plan``, ``llvm``, ``asm`` or ``assembly``, and ``arguments`` (those of the first
+call, for each device). The default is ``arguments``; ``hlo`` writes the program alone. ``XLAKIT_DUMP_FILTER`` restricts
+the dumps to programs whose name matches one of its patterns (``jit_step*,*loss*``). ``xlakit run DIR/module_0007`` runs
+the program on these arguments.
 
 Programs that the interpreter runs are not written. Programs that are only inspected, never called, have no arguments.
 """

@@ -14,6 +14,7 @@ from xlakit.errors import ParseError
 
 # How deep shapes, tuples and instructions may nest: Python's own stack must not overflow.
 MAX_DEPTH = 100
+_DEPTH_HINT = "give what is inside a name and a line of its own, or make tuples flat"
 
 _SPACE = r"(?:[ \t\r\n]++|/\*(?s:.*?)\*/|//[^\r\n]*+)*+"
 _WORDS = (
@@ -160,7 +161,7 @@ class Lexer:
         """Count one level of nesting; raises ParseError where there are too many."""
         self.depth += 1
         if self.depth > MAX_DEPTH:
-            raise self.error(f"nested deeper than {MAX_DEPTH} levels")
+            raise self.error(f"nested deeper than {MAX_DEPTH} levels", hint=_DEPTH_HINT)
 
     def leave(self) -> None:
         """End what :meth:`enter` began."""

@@ -37,6 +37,8 @@ _COMPLEX = re.compile(r"\(\s*([^\s,()]+(?:\([^()]*\))?)\s*,\s*([^\s,()]+(?:\([^(
 _MOST_FILLED = 1 << 30
 _ELIDED = "the constant is elided: the dump says {...} where its elements should be"
 _ELIDED_HINT = "constants are elided as a whole: constant({...})"
+_COUNT_HINT = "make the declared shape and the elements agree"
+_NESTING_HINT = "each dimension has its own braces: f32[2,3] is {{1, 2, 3}, {4, 5, 6}}"
 
 
 class _BadElementError(Exception):
@@ -157,7 +159,8 @@ class _Reader:
     def _open(self, start: int) -> None:
         if self.depth == len(self.sizes):
             shape = self.shape.to_string(with_layout=False)
-            raise self.lexer.error(f"a literal of {shape} nests {len(self.sizes)} deep, not more", start)
+            rule = f"a literal of {shape} nests {len(self.sizes)} deep, not more"
+            raise self.lexer.error(rule, start, hint=_NESTING_HINT)
         self._count(start)
         self.counts[self.depth] = 0
         self.depth += 1
@@ -173,6 +176,7 @@ class _Reader:
             raise self.lexer.error(
                 f"expected {self.sizes[self.depth]} elements in dimension {self.depth}{self._at_index()}, got {seen}",
                 start,
+                hint=_COUNT_HINT,
             )
 
     def _element(self, start: int, text: str) -> None:
@@ -185,7 +189,9 @@ class _Reader:
         elif self.depth < len(self.sizes):
             rank = len(self.sizes)
             raise self.lexer.error(
-                f"expected '{{': a literal of rank {rank} nests {rank} deep, not {self.depth}", start
+                f"expected '{{': a literal of rank {rank} nests {rank} deep, not {self.depth}",
+                start,
+                hint=_NESTING_HINT,
             )
         self._count(start)
         self.items.append(text)
@@ -198,7 +204,8 @@ class _Reader:
         bound = self.shape.dimensions[level]
         if self.counts[level] > bound >= 0:
             self.depth -= 1
-            raise self.lexer.error(f"expected {bound} elements in dimension {level}{self._at_index()}, got more", start)
+            rule = f"expected {bound} elements in dimension {level}{self._at_index()}, got more"
+            raise self.lexer.error(rule, start, hint=_COUNT_HINT)
 
     def _at_index(self) -> str:
         counts = self.counts[: self.depth]

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
-from xlakit.formats.hlo_text.lexer import Lexer, quote, quote_or_json
+from xlakit.formats.hlo_text.lexer import MAX_DEPTH, Lexer, quote, quote_or_json
 from xlakit.formats.hlo_text.shapes import list_of, parse_integers
 from xlakit.ir.attributes import OpMetadata, OriginalArray, OriginalValue
 
@@ -176,8 +176,8 @@ def parse_origin(lexer: Lexer) -> OriginalValue:
     while lexer.text != "}":
         if lexer.accept("("):
             index.append(0)
-            if len(index) > 100:
-                raise lexer.error("nested deeper than 100 levels")
+            if len(index) > MAX_DEPTH:
+                raise lexer.error(f"nested deeper than {MAX_DEPTH} levels", hint="leave origin={...} out")
         elif lexer.text == ")" and index:
             lexer.advance()
             index.pop()

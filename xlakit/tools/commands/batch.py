@@ -61,7 +61,13 @@ class Program:
         if path.exists() and Path(source).exists() and path.samefile(source):
             raise ArgumentError(f"the output would replace the program {path}", hint="give another path")
         if not self.is_alone:
-            path.parent.mkdir(parents=True, exist_ok=True)
+            try:
+                path.parent.mkdir(parents=True, exist_ok=True)
+            except (FileExistsError, NotADirectoryError):
+                raise ArgumentError(
+                    f"{destination} is a file, and several programs are written into a folder",
+                    hint="name a folder, or one program as FILE#2",
+                ) from None
         return path
 
 

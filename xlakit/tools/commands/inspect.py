@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
+from xlakit.settings import LONG_NAMES
 from xlakit.tools.commands.batch import Program, add_batch, run_batch, write
 from xlakit.tools.commands.shared import (
     Commands,
@@ -25,10 +26,12 @@ def add(commands: Commands) -> None:
     parser.add_argument(
         "--as",
         dest="view",
+        type=lambda name: LONG_NAMES.get(name, name),
         choices=("hlo", "llvm", "llvm-raw", "assembly", "cost", "memory", "memory-plan", "fallbacks", "collectives"),
         default="hlo",
-        help="the optimized HLO (default); LLVM IR after or before LLVM's passes; assembly; counted operations and "
-        "bytes; memory and what holds it; the memory plan; what is not machine code; what devices send each other",
+        help="the optimized HLO (default); LLVM IR after or before LLVM's passes; assembly, or asm; counted operations "
+        "and bytes; memory and what holds it; the memory plan, or plan; what is not machine code; what "
+        "devices send each other",
     )
     add_filling(parser)
     add_text_options(parser)
