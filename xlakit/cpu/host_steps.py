@@ -43,7 +43,7 @@ class HostRun:
         self._pairs = pairs
         # The results of starts, some of them still pending.
         self._started: dict[Instruction, Future[Value]] = {}
-        self._beside: _Beside | None = None
+        self._collectives: _CollectivesThread | None = None
         # Whether collectives may read operands in place: they send or copy them before they end, and this process has
         # no other device that could read them later.
         self._reads_in_place = device.run.session is not None and len(device.run.devices) == 1
@@ -70,13 +70,13 @@ class HostRun:
                 value = pointers.value(operand.shape, copies=not in_place)
                 operands.append(self._open.get(operand, value))
         if is_start:
-            self._beside = self._beside or _Beside(self.device)
+            self._collectives = self._collectives or _CollectivesThread(self.device)
             work = partial(run_instruction, self.device, instruction, operands)
-            self._started[instruction] = self._beside.begin(work)
+            self._started[instruction] = self._collectives.begin(work)
             return
-        if started is None and self._beside is not None and instruction.op.has_side_effect:
+        if started is None and self._collectives is not None and instruction.op.has_side_effect:
             # Side effects keep the order of the program, and a device waits in one place at a time.
-            self._beside.wait()
+            self._collectives.wait()
         results = pointers.arrays(instruction.shape) if in_place else []
         value = run_instruction(self.device, instruction, operands, results)
         if len(results) == 1 and value is results[0]:
@@ -90,15 +90,15 @@ class HostRun:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: object) -> None:
-        if self._beside is None:
+        if self._collectives is None:
             return
-        if error is not None and self._beside.is_busy:
+        if error is not None and self._collectives.is_busy:
             # The thread's collective may wait for another device for ever unless the run fails.
             self.device.run.fail(error)
-        self._beside.end()
+        self._collectives.end()
 
 
-class _Beside:
+class _CollectivesThread:
     """The thread on which a device runs collectives concurrently with its program; it starts with the first of them."""
 
     def __init__(self, device: Device) -> None:

@@ -93,7 +93,7 @@ class _ModuleText:
         if instruction.control_predecessors:
             self._parts.append(repr([numbers[p] for p in instruction.control_predecessors]))
         if instruction.annotations is not NO_ANNOTATIONS:
-            self._parts.append(self._said(instruction.annotations))
+            self._parts.append(self._annotation_text(instruction.annotations))
         if self._named:
             self._parts.append(instruction.name)
 
@@ -120,7 +120,7 @@ class _ModuleText:
         elif literal.shape.is_array:
             self._parts.append(literal.array.tobytes())
 
-    def _said(self, annotations: Annotations) -> str:
+    def _annotation_text(self, annotations: Annotations) -> str:
         text = self._annotations.get(id(annotations))
         if text is None:
             text = self._annotations[id(annotations)] = self._text_of(annotations)

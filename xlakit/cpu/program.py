@@ -122,7 +122,7 @@ class Program:
                 tuple(fields["imports"]),
                 fields["arena_bytes"],
                 constants,
-                () if host_module is None else tuple(_at(host_module, *location) for location in locations),
+                () if host_module is None else tuple(_instruction_at(host_module, *location) for location in locations),
                 host_module,
                 tuple((result, argument) for result, argument in fields["in_place"]),
                 collectives,
@@ -158,7 +158,7 @@ class _Deferred(Sequence["Instruction"]):
     def __getitem__(self, number: int | slice) -> Instruction | Sequence[Instruction]:
         if isinstance(number, slice):
             return [self[n] for n in range(len(self))[number]]
-        return _at(self.module, *self._positions[number])
+        return _instruction_at(self.module, *self._positions[number])
 
 
 def _constant_locations(module: HloModule) -> dict[int, list[int]]:
@@ -180,14 +180,14 @@ def _constant(
     if not isinstance(location, str):
         from xlakit.ops.data import Constant
 
-        return _at(module(), *location).op_as(Constant).literal.array
+        return _instruction_at(module(), *location).op_as(Constant).literal.array
     dtype = PrimitiveType.from_name(kind).dtype
     # A copy has NumPy's alignment, a view of the entry none.
     return np.frombuffer(sections[location], dtype).reshape(dimensions).copy()
 
 
 def _positions(module: HloModule) -> dict[Instruction, list[int]]:
-    """The number of the computation of each instruction and its index there, which :func:`_at` takes."""
+    """The number of the computation of each instruction and its index there, which :func:`_instruction_at` takes."""
     return {
         instruction: [number, position]
         for number, computation in enumerate(module.computations)
@@ -195,5 +195,5 @@ def _positions(module: HloModule) -> dict[Instruction, list[int]]:
     }
 
 
-def _at(module: HloModule, computation: int, position: int) -> Instruction:
+def _instruction_at(module: HloModule, computation: int, position: int) -> Instruction:
     return module.computations[computation].instructions[position]

@@ -194,13 +194,13 @@ class _Run:
         low, high = self._range(buffer_slice)
         return self._memory[low:high]
 
-    def _of(self, value: HloValue) -> Array:
+    def _memory_of(self, value: HloValue) -> Array:
         """The bytes of the slice of a value."""
         return self._bytes(self._plan.slice_of(value))
 
     def _note(self, value: HloValue, writer: str) -> None:
         """Record that a value has been written, and by what."""
-        self._known[value] = _checksum(self._of(value))
+        self._known[value] = _checksum(self._memory_of(value))
         self._writers.append((*self._range(self._plan.slice_of(value)), writer))
 
     def _check(
@@ -238,13 +238,13 @@ class _Run:
     def start(self, arrays: Sequence[Array]) -> None:
         """Write arguments and constants into their slices."""
         for value, array in zip(self._plan.arguments, arrays, strict=True):
-            self._put(value, array)
+            self._write(value, array)
         for buffer_slice in self._plan.slices:
             for value in buffer_slice.values if buffer_slice.space is Space.CONSTANT else ():
-                self._put(value, self._plan.program.constants[buffer_slice.number])
+                self._write(value, self._plan.program.constants[buffer_slice.number])
 
-    def _put(self, value: HloValue, array: Array) -> None:
-        self._of(value)[:] = readable(array).reshape(-1).view(np.uint8)
+    def _write(self, value: HloValue, array: Array) -> None:
+        self._memory_of(value)[:] = readable(array).reshape(-1).view(np.uint8)
         self._note(value, "the caller")
 
     def finish(self, results: Sequence[Array]) -> list[Array]:
@@ -270,7 +270,7 @@ class _Run:
                 self._random(step)
             elif isinstance(step, NumberStep):
                 number = int(self._device.index) // step.divisor % step.modulus
-                self._of(step.result)[:] = np.frombuffer(np.uint32(number).tobytes(), np.uint8)
+                self._memory_of(step.result)[:] = np.frombuffer(np.uint32(number).tobytes(), np.uint8)
                 self._note(step.result, "the number of the device")
             elif isinstance(step, WhileStep):
                 self._while(step)
@@ -326,7 +326,7 @@ class _Run:
         table = self._table(step.table)
         results = step.results
         spare = {number: np.full(results[number].bytes + ALIGNMENT, _POISON[0], np.uint8) for number in elsewhere}
-        memory = [self._of(value) for value in results]
+        memory = [self._memory_of(value) for value in results]
         for number, data in spare.items():
             memory[number] = data[-data.ctypes.data % ALIGNMENT :]
             table[first + number] = memory[number].ctypes.data
@@ -373,7 +373,7 @@ class _Run:
     def _copy(self, step: CopyStep) -> None:
         if step.is_value:
             self._check_there(step.source, "copies", None)
-        self._of(step.target)[:] = self._of(step.source).copy()
+        self._memory_of(step.target)[:] = self._memory_of(step.source).copy()
         self._writers.append((*self._ranges([step.target])[0], f"step {self._count}, a copy,"))
         if step.is_value:
             self._note(step.target, f"step {self._count}, a copy,")
@@ -401,7 +401,7 @@ class _Run:
         while True:
             self.steps(step.condition)
             self._check_there(step.predicate, "asks", step.instruction)
-            if not self._of(step.predicate)[0]:
+            if not self._memory_of(step.predicate)[0]:
                 return
             self._device.run.check()
             self.steps(step.body)
@@ -409,7 +409,7 @@ class _Run:
 
     def _conditional(self, step: ConditionalStep) -> None:
         self._check_there(step.index, "asks", step.instruction)
-        index = self._of(step.index)
+        index = self._memory_of(step.index)
         if step.is_predicate:
             chosen = 0 if index[0] else 1
         else:

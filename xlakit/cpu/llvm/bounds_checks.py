@@ -120,9 +120,10 @@ class _Body:
         self._sizes = sizes
         self._sites = sites
         self.lines: list[str] = []
-        # _begins: the base pointer of each derived pointer. _own: pointers whose bounds have names of their own.
+        # The base pointer of each derived pointer.
         self._begins: dict[str, str] = {}
-        self._own: set[str] = set()
+        # Pointers whose bounds have names of their own.
+        self._with_named_bounds: set[str] = set()
         self._written: list[str] = []
         self._count = 0
 
@@ -132,7 +133,7 @@ class _Body:
         if not self._checks.carries(self._name):
             return ", ".join(parameters)
         pointers = [parameter.split()[-1] for parameter in parameters if parameter.startswith("ptr ")]
-        self._own.update(pointers)
+        self._with_named_bounds.update(pointers)
         return ", ".join([*parameters, *(f"i64 {p}.low, i64 {p}.high" for p in pointers)])
 
     def written(self) -> list[str]:
@@ -159,7 +160,7 @@ class _Body:
         """Record the origin of a value, if it is a pointer."""
         address = _ADDRESS.match(text)
         if name in extents:
-            self._own.add(name)
+            self._with_named_bounds.add(name)
         elif address is not None:
             self._begins[name] = address[1]
         elif text.startswith("freeze ptr "):
@@ -168,13 +169,13 @@ class _Body:
             text.startswith(("phi ptr ", "load ptr, ", "alloca ", f"call ptr @{_GIVES_MEMORY}("))
             or _CHOICE.match(text) is not None
         ):
-            self._own.add(name)
+            self._with_named_bounds.add(name)
 
     def _bounds(self, pointer: str) -> tuple[str, str]:
         """The begin and the end of the object of a pointer, as IR operands."""
         while pointer in self._begins:
             pointer = self._begins[pointer]
-        if pointer in self._own:
+        if pointer in self._with_named_bounds:
             return f"{pointer}.low", f"{pointer}.high"
         size = self._sizes.get(pointer[1:]) if pointer.startswith("@") else None
         if size is None:
@@ -201,16 +202,16 @@ class _Body:
             self._write(name, text.replace(f"ptr {match[1]},", f"ptr {checked},", 1))
         elif opcode == "call":
             self._call(name, text)
-        elif name in self._own and opcode in ("phi", "select", "alloca"):
+        elif name in self._with_named_bounds and opcode in ("phi", "select", "alloca"):
             self._write(name, text)
-            self._made(name, text)
+            self._define_bounds(name, text)
         else:
             self._write(name, text)
 
     def _write(self, name: str, text: str) -> None:
         self._written.append(f"  {name} = {text}" if name else f"  {text}")
 
-    def _made(self, name: str, text: str) -> None:
+    def _define_bounds(self, name: str, text: str) -> None:
         """Define the bounds of a phi, a select or an alloca."""
         if text.startswith("alloca "):
             match = self._matched(_MEMORY, text)

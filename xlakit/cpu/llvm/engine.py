@@ -156,27 +156,27 @@ def emit_assembly(module: LlvmModule, level: int = 3) -> str:
 
 def compile_objects(parts: Iterable[tuple[Effort, str]], threads: int) -> list[bytes]:
     """The object files of IR texts, in their order. Threads begin with the first texts while others are still made."""
-    work = _Work()
+    queue = _CompileQueue()
     helpers: list[threading.Thread] = []
     count = 0
     try:
         for count, (effort, text) in enumerate(parts, 1):
-            work.waiting.put((count - 1, effort, text))
+            queue.waiting.put((count - 1, effort, text))
             if 1 < count <= threads:
                 # Where the system gives no more threads, or Python is about to end, those that there are do.
                 with suppress(RuntimeError):
-                    helpers.append(_started(work.until_none))
-        work.waiting.put(None)
-        work.until_none()
+                    helpers.append(_started(queue.until_none))
+        queue.waiting.put(None)
+        queue.until_none()
     except BaseException:
-        work.give_up()
+        queue.give_up()
         raise
     finally:
         for helper in helpers:
             helper.join()
-    if work.failures:
-        raise work.failures[0]
-    return [work.made[number] for number in range(count)]
+    if queue.failures:
+        raise queue.failures[0]
+    return [queue.objects[number] for number in range(count)]
 
 
 def _started(work: Callable[[], None]) -> threading.Thread:
@@ -191,12 +191,12 @@ def _started(work: Callable[[], None]) -> threading.Thread:
         threading.stack_size(before)
 
 
-class _Work:
+class _CompileQueue:
     """Texts that threads compile."""
 
     def __init__(self) -> None:
         self.waiting: SimpleQueue[tuple[int, Effort, str] | None] = SimpleQueue()
-        self.made: dict[int, bytes] = {}
+        self.objects: dict[int, bytes] = {}
         self.failures: list[Exception] = []
 
     def until_none(self) -> None:
@@ -207,7 +207,7 @@ class _Work:
         while (job := self.waiting.get()) is not None:
             number, effort, text = job
             try:
-                self.made[number] = compiled(text, effort)
+                self.objects[number] = compiled(text, effort)
             except Exception as error:
                 self.failures.append(error)
         self.waiting.put(None)

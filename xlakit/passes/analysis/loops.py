@@ -254,7 +254,7 @@ def with_state(loop: Loop, state: State, context: PassContext) -> While:
     """The while operation of the loop with another state."""
     old_root = loop.body.root
     next_values = [None if old is None else loop.given(old) or old_root for old in state.elements]
-    body = _Inside(loop.body, state, context)
+    body = _LoopCloner(loop.body, state, context)
     body.run([g for g in next_values if g is not None])
     results: list[Instruction] = []
     for number, (old, instruction) in enumerate(zip(state.elements, next_values, strict=True)):
@@ -264,12 +264,12 @@ def with_state(loop: Loop, state: State, context: PassContext) -> While:
             clone = body.clones[instruction]
             results.append(body.at(old_root).element(clone, old) if instruction is old_root else clone)
     root = body.at(old_root).tuple(*results)
-    condition = _Inside(loop.condition, state, context)
+    condition = _LoopCloner(loop.condition, state, context)
     condition.run([loop.condition.root])
     return While(condition=condition.finish(), body=body.finish(root))
 
 
-class _Inside(StateCloner):
+class _LoopCloner(StateCloner):
     """A copy of the body or the condition of a loop that takes the new state."""
 
     def __init__(self, computation: Computation, state: State, context: PassContext) -> None:

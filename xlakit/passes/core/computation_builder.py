@@ -34,7 +34,7 @@ class ComputationBuilder(HloBuilder):
 
     def at(self, old: Instruction) -> HloBuilder:
         """A builder that appends here; the metadata of its instructions is that of ``old``."""
-        return _At(self, old)
+        return _BuilderLike(self, old)
 
     def append(self, new: Instruction) -> Instruction:
         """Append an existing instruction."""
@@ -50,7 +50,7 @@ class ComputationBuilder(HloBuilder):
         return Computation(name, tuple(self._order), root)
 
 
-class _At(HloBuilder):
+class _BuilderLike(HloBuilder):
     """Appends to a computation under construction, with the metadata of one given instruction."""
 
     def __init__(self, builder: ComputationBuilder, old: Instruction) -> None:

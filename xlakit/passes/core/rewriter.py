@@ -54,7 +54,7 @@ class Rewriter(HloBuilder):
         self._current = computation.root
         self._uses: Counter[Instruction] | None = None
         self._has_dynamic = any(i.shape.is_dynamic for i in computation.instructions)
-        self._rest = _REWRITES_AT_LEAST + _REWRITES_PER_INSTRUCTION * len(computation.instructions)
+        self._rewrites_left = _REWRITES_AT_LEAST + _REWRITES_PER_INSTRUCTION * len(computation.instructions)
         self._changed = False
 
     def result(self) -> Computation:
@@ -154,13 +154,13 @@ class Rewriter(HloBuilder):
         return [node.name for node in new_instructions if node is not replacement]
 
     def _may_go_on(self, rule: str) -> bool:
-        if self._rest <= 0:
+        if self._rewrites_left <= 0:
             if self.context.check:
                 raise InternalError(
                     f"rewriting {self.computation.name} does not come to an end; the last rule was {rule}"
                 )
             return False
-        self._rest -= 1
+        self._rewrites_left -= 1
         return self.context.spend(rule)
 
     def _with_shape_of(self, old: Instruction, new: Instruction, rule: str) -> Instruction | None:

@@ -270,12 +270,12 @@ class Cluster:
             # A value for each row.
             dimensions = user.op.dimensions
             if self.reduced:
-                return Domain.ROW if dimensions == self._kept() else None
+                return Domain.ROW if dimensions == self._kept_dimensions() else None
             leading = dimensions == tuple(range(len(dimensions)))
             return Domain.ROW if leading and user.shape.dimensions == self.sizes else None
         return None
 
-    def _kept(self) -> tuple[int, ...]:
+    def _kept_dimensions(self) -> tuple[int, ...]:
         """The dimensions of the domain that reductions keep."""
         return tuple(d for d in range(len(self.sizes)) if d not in self.reduced)
 

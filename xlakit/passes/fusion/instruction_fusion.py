@@ -55,7 +55,7 @@ class _Fusing:
         self._users = users_of(i for i in computation.instructions if i in self._live)
         self._loops = Loops()
         # _inside: the clusters that compute an instruction. _clusters: the one of which it is a result, its root.
-        self._inside: dict[Instruction, list[Cluster]] = {}
+        self._clusters_of: dict[Instruction, list[Cluster]] = {}
         self._clusters: dict[Instruction, Cluster] = {}
         # The nanoseconds of recomputation on the path from an instruction to the results.
         self._again: dict[Instruction, float] = {}
@@ -65,7 +65,7 @@ class _Fusing:
         for instruction in reversed(self._computation.instructions):
             if instruction in self._live and is_fusible(instruction):
                 self._assign(instruction)
-        others = [i for i in self._live if i not in self._inside]
+        others = [i for i in self._live if i not in self._clusters_of]
         Merging(self._clusters, others, self._order, self._computation.root).run()
         chosen = {id(c): c for c in self._clusters.values() if len(c.members) > 1 and self._context.spend("fused")}
         if not chosen:
@@ -79,17 +79,17 @@ class _Fusing:
         recompute it only if it is free.
         """
         users = self._users.get(instruction, [])
-        consumers = list({id(c): c for user in users for c in self._inside.get(user, [])}.values())
-        read = instruction is self._computation.root or any(user not in self._inside for user in users)
+        consumers = list({id(c): c for user in users for c in self._clusters_of.get(user, [])}.values())
+        read = instruction is self._computation.root or any(user not in self._clusters_of for user in users)
         if consumers and self._may_join(instruction, consumers, read):
             joined = self._join(instruction, consumers, users)
             if joined:
-                self._inside[instruction] = joined
+                self._clusters_of[instruction] = joined
             if len(joined) == len(consumers) and not read:
                 return
         cluster = Cluster(instruction, self._loops, pieces_of(instruction))
         self._clusters[instruction] = cluster
-        self._inside.setdefault(instruction, []).append(cluster)
+        self._clusters_of.setdefault(instruction, []).append(cluster)
 
     def _may_join(self, instruction: Instruction, consumers: list[Cluster], read: bool) -> bool:
         if read:
@@ -140,9 +140,9 @@ class _Fusing:
 
     def _is_needed(self, instruction: Instruction, clusters: dict[Instruction, Cluster]) -> bool:
         """Whether an instruction also remains outside of fusions."""
-        if instruction in self._clusters or instruction not in self._inside:
+        if instruction in self._clusters or instruction not in self._clusters_of:
             return True
-        return any(c.roots[0] not in clusters for c in self._inside[instruction])
+        return any(c.roots[0] not in clusters for c in self._clusters_of[instruction])
 
     def _fused(self, cluster: Cluster) -> Fused:
         """The fusion of a cluster: operands become parameters, and scalar constants are copied into its computation."""

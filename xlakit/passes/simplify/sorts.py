@@ -169,12 +169,12 @@ class PartialSorts(ProgramPass):
         if not sorts:
             return computation
         users = _users(computation)
-        cuts = {s: w for s in sorts if (w := _wanted(s, users, context)) is not None and context.spend("partial-sort")}
+        cuts = {s: w for s in sorts if (w := _cut_of(s, users, context)) is not None and context.spend("partial-sort")}
         return _Cutting(computation, cuts, context).result() if cuts else computation
 
 
 @dataclass(frozen=True, slots=True)
-class _Wanted:
+class _SortCut:
     """The part of a sort that is read.
 
     operands: the numbers of the operands to sort: the key, and those whose results are read. negated: the number of the
@@ -209,7 +209,7 @@ def _users(computation: Computation) -> dict[Instruction, list[Instruction]]:
     return users
 
 
-def _wanted(sort: Instruction, users: dict[Instruction, list[Instruction]], context: PassContext) -> _Wanted | None:
+def _cut_of(sort: Instruction, users: dict[Instruction, list[Instruction]], context: PassContext) -> _SortCut | None:
     """The part of a sort that is read, if only slices read it, of few elements at one end; else None."""
     dimension = sort.op_as(Sort).dimension
     length = sort.operands[0].shape.dimensions[dimension]
@@ -226,8 +226,8 @@ def _wanted(sort: Instruction, users: dict[Instruction, list[Instruction]], cont
     if _is_negative(sort.operands[key.operand]):
         comparator = _comparator(sort, operands, key.operand, context)
         if recognize_order(comparator) is not None:
-            return _Wanted(sort, operands, comparator, key.operand, slices, count, last)
-    return _Wanted(sort, operands, _comparator(sort, operands, None, context), None, slices, count, last)
+            return _SortCut(sort, operands, comparator, key.operand, slices, count, last)
+    return _SortCut(sort, operands, _comparator(sort, operands, None, context), None, slices, count, last)
 
 
 def _slices(sort: Instruction, users: dict[Instruction, list[Instruction]]) -> dict[int, list[Instruction]]:
@@ -278,26 +278,26 @@ def _comparator(sort: Instruction, operands: Sequence[int], negated: int | None,
 class _Cutting(ComputationCloner):
     """A copy of a computation with fusions in place of sorts and their slices."""
 
-    def __init__(self, computation: Computation, cuts: Mapping[Instruction, _Wanted], context: PassContext) -> None:
+    def __init__(self, computation: Computation, cuts: Mapping[Instruction, _SortCut], context: PassContext) -> None:
         super().__init__(computation, context)
         self._old = computation
         self._context = context
-        self._wanted = cuts
+        self._cuts = cuts
 
     def result(self) -> Computation:
         """The new computation."""
-        left_out = {part for w in self._wanted.values() for parts in w.slices.values() for part in parts}
+        left_out = {part for w in self._cuts.values() for parts in w.slices.values() for part in parts}
         left_out |= {part.operands[0] for part in left_out}
         # Dead instructions may read slices that are left out, so they are not cloned.
         live = live_instructions(self._old)
         for old in self._old.instructions:
-            if old in self._wanted:
-                self._cut(self._wanted[old])
+            if old in self._cuts:
+                self._cut(self._cuts[old])
             elif old in live and old not in left_out:
                 self.clone(old)
         return self.build()
 
-    def _cut(self, cut: _Wanted) -> None:
+    def _cut(self, cut: _SortCut) -> None:
         """Replace a sort and its slices by a fusion and slices of its result."""
         sort, dimension = cut.sort, cut.dimension
         rank = sort.operands[0].shape.rank
@@ -340,7 +340,7 @@ class _Cutting(ComputationCloner):
         return self.at(part).slice(few, ranges)
 
 
-def _body(cut: _Wanted, sources: Mapping[int, Instruction], context: PassContext) -> Computation:
+def _body(cut: _SortCut, sources: Mapping[int, Instruction], context: PassContext) -> Computation:
     """The computation of a fusion: sort the rows of its parameters, and slice the results."""
     builder = ComputationBuilder(context)
     parameters = {n: builder.parameter(position, x.shape) for position, (n, x) in enumerate(sources.items())}
