@@ -114,3 +114,21 @@ def test_where_pairs_are_chosen(monkeypatch):
         for flushes in (False, True):
             with compiling(flush_subnormals=flushes, cpu="native", vector_bytes=0):
                 assert choose_engine(P.BF16, P.BF16, P.F32).flushes is (chosen and flushes)
+
+
+@pytest.mark.parametrize("columns", [3993, 320, 33])
+def test_only_what_is_packed_is_looked_at(columns):
+    """Only the last task has a partial sliver; other memory, or none, follows the slivers of the other tasks."""
+    module = xla.HloModule.from_text(
+        f"""HloModule m
+    ENTRY e {{
+      x = bf16[6,322] parameter(0)
+      y = bf16[{columns},322] parameter(1)
+      ROOT r = f32[6,{columns}] dot(x, y), lhs_contracting_dims={{1}}, rhs_contracting_dims={{1}}
+    }}"""
+    )
+    rng = np.random.default_rng(3)
+    x, y = (rng.integers(-3, 4, (n, 322)).astype(ml_dtypes.bfloat16) for n in (6, columns))
+    with compiling(sanitize=True, knobs={"gemm.task_products": 1 << 16}):
+        result = xla.compile(module, backend="cpu", cache=False)(x, y)
+    np.testing.assert_array_equal(result, x.astype(np.float32) @ y.astype(np.float32).T)

@@ -185,16 +185,20 @@ class GemmEmitter:
 
         It is called once for whole slivers, and once for a partial one.
         """
-        fn, blocking = self.fn, self.blocking
+        fn = self.fn
         if self.whole.constant != 0:
             do(fn.i64(0), self.whole, self.engine.nr)
         if not self.tail:
             return
-        if blocking.column_tasks == 1:
+        if self.blocking.column_tasks == 1:
             do(self.whole, fn.i64(1), self.tail)
             return
-        with fn.if_((self.column + blocking.task_columns).compare("sge", self.columns)):
+        with fn.if_(self._is_last_task()):
             do(self.whole, fn.i64(1), self.tail)
+
+    def _is_last_task(self) -> Value:
+        """Whether the task's columns are the last ones: these alone have a partial sliver."""
+        return (self.column + self.blocking.task_columns).compare("sge", self.columns)
 
     def k_blocks(self) -> AbstractContextManager[Loop]:
         """The loop over the blocks of k."""
@@ -300,7 +304,10 @@ class GemmEmitter:
             )
 
         self._each(pack)
-        slivers = self.whole + 1 if self.tail else self.whole
+        slivers = self.whole
+        if self.tail:
+            # Behind the whole slivers of other tasks there is nothing, or the slivers of another block of k.
+            slivers += 1 if self.blocking.column_tasks == 1 else self._is_last_task().cast("zext", I64)
         self.ranges.note_right(self._packed_sliver(number, fn.i64(0)), slivers, self.sliver, block, self._kept(number))
 
     def _seen_by(self, kind: PrimitiveType) -> PrimitiveType:
