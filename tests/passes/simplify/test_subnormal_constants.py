@@ -52,3 +52,18 @@ def test_complex_and_narrow_numbers():
     # These are normal in F32.
     assert is_folded((np.arange(1, 9) * 2.0**-24).astype(np.float16))
     assert is_folded((np.arange(1, 9) * 2.0**-9).astype(ml_dtypes.float8_e4m3fn))
+
+
+# Every plan, since LLVM folds some constants in its passes and others as it generates code.
+@pytest.mark.parametrize("plain", [(), ("rewrites",), ("fusion",), ("rewrites", "fusion"), ("inline",), ("llvm",)])
+@pytest.mark.parametrize("size", [3, 16, 40, 100])
+@pytest.mark.parametrize("kind", TINY)
+def test_known_sums_are_zero_in_every_plan(kind, size, plain):
+    builder, numbers = xla.XlaBuilder("known"), (1 + np.arange(size) % 7) * TINY[kind]
+    odd, same = (xla.constant(builder, x.astype(getattr(xla, kind).dtype)) for x in (numbers, np.full(size, TINY[kind])))
+    one, two = (xla.constant(builder, x, getattr(xla, kind)) for x in (float(TINY[kind]), 2))
+    module = builder.build(xla.tuple_(builder, [total(odd), total(same), one + one, one * two])).to_module()
+    knobs = {"loop_sums.fewest_iterations": 1}
+    with compiling(flush_subnormals=True, plain=plain, knobs=knobs):
+        results = xla.compile(module, backend="cpu", cache=False)()
+    assert not any(float(np.asarray(x)) for x in results)

@@ -51,11 +51,11 @@ class Function:
 
     # -- writing ---------------------------------------------------------------------------------
 
-    def emit(self, type: Type, text: str) -> Value:
-        """Append an instruction that has a result."""
+    def emit(self, type: Type, text: str, *, first: bool = False) -> Value:
+        """Append an instruction that has a result; with ``first`` to the first block, which is run once."""
         self._count += 1
         name = f"%v{self._count}"
-        self._lines.append(f"  {name} = {text}")
+        (self._entry if first else self._lines).append(f"  {name} = {text}")
         return Value(self, type, name)
 
     def emit_void(self, text: str) -> None:
@@ -134,10 +134,7 @@ class Function:
         """Memory on the stack, allocated in the first block, which lives until the function returns."""
         if self._access_group:
             raise InternalError(f"iterations of an independent loop of {self.name} would share memory on the stack")
-        self._count += 1
-        name = f"%v{self._count}"
-        self._entry.append(f"  {name} = alloca {type.name}, i64 {count}, align {align or max(8, type.bytes)}")
-        return Value(self, PTR, name)
+        return self.emit(PTR, f"alloca {type.name}, i64 {count}, align {align or max(8, type.bytes)}", first=True)
 
     # -- memory that threads share -----------------------------------------------------------------
 
@@ -422,8 +419,8 @@ class Function:
             f"{p.type.name} {promises.NO_ALIAS + ' ' if n in self._unaliased else ''}{p.text}"
             for n, p in enumerate(self.parameters)
         )
-        assembly = [promises.ASSEMBLY] if self._is_assembly else []
-        attributes = " ".join([promises.NO_UNWIND, *assembly, *promises.checked_attributes(self.attributes)])
+        own = [*([promises.ASSEMBLY] if self._is_assembly else []), *promises.checked_attributes(self.attributes)]
+        attributes = " ".join([promises.NO_UNWIND, promises.float_mode(), *own])
         lines = "\n".join([*self._entry, *self._lines])
         return (
             f"define {self.linkage}{self.result.name} @{self.name}({parameters}) {attributes} {{\nentry:\n{lines}\n}}\n"

@@ -13,6 +13,7 @@ from typing import Final
 
 from xlakit.cpu.llvm.types import Type
 from xlakit.errors import InternalError
+from xlakit.options import current
 
 # -- functions -----------------------------------------------------------------------------------
 
@@ -91,6 +92,12 @@ COUNTS: Final = "nsw"
 # lie outside where the element is one of a padding, which is not loaded.
 ADDRESS: Final = "getelementptr"
 
+# How LLVM folds operations on subnormal constants. By default it takes it for promised that they are computed exactly.
+# The mode of the thread is what a program was compiled for (runtime/float_mode.py), so constants are flushed to zero
+# where it flushes. Functions that programs of both modes share are compiled without that option, and are not folded.
+_FLUSHES: Final = '"denormal-fp-math"="preserve-sign"'
+_EITHER_MODE: Final = '"denormal-fp-math"="dynamic"'
+
 # Sums and products of a reduction may be reassociated, as XLA allows; nothing is promised about zeros and NaN.
 REASSOCIATES: Final = "reassoc"
 # A product and a sum may be fused and rounded once: in Fourier transforms, whose error bounds allow for it.
@@ -104,6 +111,11 @@ UNDEFINED: Final = "poison"
 
 # Loop hints that promise nothing about the loop, and only control code generation.
 _HINTS: Final = ('"llvm.loop.unroll.', '"llvm.loop.vectorize.', '"llvm.loop.interleave.')
+
+
+def float_mode() -> str:
+    """The attribute of a function that tells whether its program takes subnormal numbers for zero."""
+    return _FLUSHES if current().flush_subnormals else _EITHER_MODE
 
 
 def checked_attributes(attributes: Sequence[str]) -> Sequence[str]:

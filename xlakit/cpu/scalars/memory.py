@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Sequence
 from functools import cache
 from typing import Any, Union
@@ -13,6 +14,7 @@ from xlakit.cpu.llvm import F16, F32, F64, I1, I8, I16, Function, Type, Value, i
 from xlakit.cpu.math.narrow import as_bf16, bf16_bits, from_f32, stored_again, to_f32
 from xlakit.data.primitive import PrimitiveType
 from xlakit.dataclass import dataclass
+from xlakit.options import current
 
 Scalar = Union[Value, "tuple[Value, Value]"]
 
@@ -131,14 +133,28 @@ def constant(fn: Function, kind: PrimitiveType, number: Any) -> Scalar:
     type = register_type(kind)
     if kind.is_complex:
         value = complex(number)
-        return fn.constant(type, value.real), fn.constant(type, value.imag)
+        return _real_constant(fn, type, value.real), _real_constant(fn, type, value.imag)
     if kind is PrimitiveType.PRED or kind.is_integral:
         return fn.constant(type, int(number))
     wide = np.float64(number)
     if np.isnan(wide) and type is F32 and kind is PrimitiveType.F32:
         # The payload and the sign of a NaN are preserved.
         return fn.constant(integer(32), int(np.asarray(number).view(np.uint32))).bits_as(F32)
-    return fn.constant(type, float(wide))
+    return _real_constant(fn, type, float(wide))
+
+
+def _real_constant(fn: Function, type: Type, number: float) -> Value:
+    """A constant; where it is subnormal and the program flushes it to zero, one that LLVM does not know.
+
+    LLVM's code generation computes operations on constants without flushing, whatever the function's attributes say.
+    """
+    least_normal = 2.0**-126 if type is F32 else 2.0**-1022
+    if not 0 < abs(number) < least_normal or not current().flush_subnormals:
+        return fn.constant(type, number)
+    bits = integer(type.bits)
+    packed = int.from_bytes(struct.pack("<f" if type is F32 else "<d", number), "little")
+    unknown = fn.emit(bits, f'call {bits.name} asm "", "=r,0"({bits.name} {packed})', first=True)
+    return fn.emit(type, f"bitcast {bits.name} {unknown.text} to {type.name}", first=True)
 
 
 def select(fn: Function, condition: Value, yes: Scalar, no: Scalar) -> Scalar:
