@@ -60,7 +60,9 @@ def test_complex_and_narrow_numbers():
 @pytest.mark.parametrize("kind", TINY)
 def test_known_sums_are_zero_in_every_plan(kind, size, plain):
     builder, numbers = xla.XlaBuilder("known"), (1 + np.arange(size) % 7) * TINY[kind]
-    odd, same = (xla.constant(builder, x.astype(getattr(xla, kind).dtype)) for x in (numbers, np.full(size, TINY[kind])))
+    odd, same = (
+        xla.constant(builder, x.astype(getattr(xla, kind).dtype)) for x in (numbers, np.full(size, TINY[kind]))
+    )
     one, two = (xla.constant(builder, x, getattr(xla, kind)) for x in (float(TINY[kind]), 2))
     module = builder.build(xla.tuple_(builder, [total(odd), total(same), one + one, one * two])).to_module()
     knobs = {"loop_sums.fewest_iterations": 1}
