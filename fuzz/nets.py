@@ -63,7 +63,7 @@ NETS: tuple[Net, ...] = (
     _net("plain", "fuzz.plain --of modules", 1, "the same against plain code"),
     _net("plain-large", "fuzz.plain --of large", 2, "operations on large arrays against plain code"),
     _net("large", "fuzz.large", 2, "operations on large arrays against the interpreter, on several threads"),
-    _net("large-watched", "fuzz.large --only vectors", 2, "few rows under the sanitizer", XLAKIT_SANITIZE="1"),
+    _net("large-watched", "fuzz.large --only vectors", 3, "few rows under the sanitizer", XLAKIT_SANITIZE="1"),
     _net("products", "fuzz.products", 3, "products and convolutions of larger sizes against the interpreter"),
     _net("convolutions", "fuzz.convolutions", 5, "dilated convolutions of narrow types in groups, with knobs drawn"),
     _net("compiled", "fuzz.compiled --count 4000", 3, "one operation each, of every type and with special values"),

@@ -15,6 +15,7 @@ from fuzz.bug_bank import __doc__ as about
 from fuzz.bug_bank.bugs import BUGS, Bug
 from fuzz.nets import NETS, Found, Net, run, shares
 from fuzz.support.numbered import command
+from xlakit.target import has_feature
 
 _ROOT = Path(__file__).parents[2]
 # The packages that nets import, and the folder in which JAX looks for plugins that are not installed.
@@ -85,6 +86,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if options.bug and bug.name not in options.bug:
             continue
         print(f"{bug.name} ({bug.commit}): {bug.what}", flush=True)
+        if bug.needs and not has_feature(bug.needs):
+            print(f"  this processor has no {bug.needs}, without which the fault cannot be met")
+            continue
         results[bug.name] = look_for(bug, nets, seed, options.enough)
     print(table(results, list(nets)))
     missed = [name for name, found in results.items() if not any(found.values())]

@@ -17,12 +17,16 @@ class Edit:
 
 @dataclass(frozen=True, slots=True)
 class Bug:
-    """A fault: the commit that mended it, what it did, and the edits that put it back."""
+    """A fault: the commit that mended it, what it did, and the edits that put it back.
+
+    needs: the feature of a processor without which it cannot be met.
+    """
 
     name: str
     commit: str
     what: str
     edits: tuple[Edit, ...]
+    needs: str = ""
 
     def put_back(self, tree: Path) -> None:
         """Edit the sources below a folder; raises ValueError where they are no longer as they were."""
@@ -323,5 +327,31 @@ BUGS: tuple[Bug, ...] = (
         "e900827",
         "moves of BF16 go through F32, which gives all NaNs the same bits",
         (Edit("xlakit/cpu/loops/emit/levels.py", "    node = as_moved(node)\n", ""),),
+    ),
+    Bug(
+        "another-tasks-tail",
+        "8241d2e",
+        "every task of a product of BF16 looks at the exponents of the last columns, which the last task alone packs",
+        (
+            Edit(
+                "xlakit/cpu/kernels/gemm/driver.py",
+                '1 if self.blocking.column_tasks == 1 else self._is_last_task().cast("zext", I64)',
+                "1",
+            ),
+        ),
+        needs="avx512bf16",
+    ),
+    Bug(
+        "subnormal-sums",
+        "ba2d3fe",
+        "LLVM folds sums of subnormal constants exactly in programs that take subnormal numbers for zero",
+        (
+            Edit("xlakit/cpu/llvm/promises.py", "_FLUSHES if current().flush_subnormals else _EITHER_MODE", '""'),
+            Edit(
+                "xlakit/cpu/scalars/memory.py",
+                "< least_normal or not current().flush_subnormals",
+                "< least_normal or True",
+            ),
+        ),
     ),
 )

@@ -333,16 +333,19 @@ def constant_bits(r: Source, values: Values) -> Value:
     """The bits of one of two constants: a subnormal number, and another one, each in a few places.
 
     Only moved, since jaxlib computes with subnormal numbers as if they were 0; and not of one element or of bfloat16,
-    which jaxlib takes for 0 as well. Or whether the sum of subnormal numbers that the compiler knows is the sum of
-    those that the program chooses, with whatever value either gives them.
+    which jaxlib takes for 0 as well. Or whether the sum of subnormal numbers that the compiler knows, different ones or
+    the same, is the sum of those that the program finds at an index, with whatever value either gives them.
     """
     kind, integer = r.choice([("float32", "int32"), ("float32", "uint32"), ("float16", "uint16")])
     info, size = jnp.finfo(kind), r.randint(2, 5)
     odd = r.choice([info.smallest_subnormal, info.tiny / 2, -info.tiny / 4])
     is_first = number(r, r.choice(values), 2) == 0
     if r.random() < 0.5:
-        known = np.arange(1, 2 + size).astype(jnp.dtype(kind)) * np.asarray(odd, jnp.dtype(kind))
-        chosen = jnp.where(is_first, known, known[::-1])
+        size = r.choice([size, size, 40])
+        # Not of negative numbers, whose sum is -0 on jaxlib where it is known.
+        known = r.choice([np.arange(1, 1 + size), np.ones(size)]).astype(jnp.dtype(kind)) * abs(np.asarray(odd, kind))
+        several = np.concatenate([known, 2 * known, known])
+        chosen = lax.dynamic_slice_in_dim(several, jnp.where(is_first, 0, 2 * size), size)
         return lax.bitcast_convert_type(jnp.sum(known), integer) == lax.bitcast_convert_type(jnp.sum(chosen), integer)
     other = r.choice([info.max, info.eps, 0.0, -0.0, np.inf, info.tiny])
     first, second = (np.full(size, x, jnp.dtype(kind)) for x in r.sample([odd, other], 2))
