@@ -19,7 +19,7 @@ from xlakit.passes.core.framework import ComputationPass, PassContext, inherited
 from xlakit.passes.core.matching import permutation_inverse
 
 
-class PlainCalls(ComputationPass):
+class CCallLayouts(ComputationPass):
     """Transposes arrays of C function calls that are not laid out major to minor, if the call aliases no operands."""
 
     name = "c-call-layouts"

@@ -305,10 +305,10 @@ def prepared(module: HloModule, execution: ExecutionOptions = DEFAULT) -> HloMod
 
 def _prepared(module: HloModule, target: Target) -> HloModule:
     if target.c_functions:
-        from xlakit.cpu.c_layouts import PlainCalls
+        from xlakit.cpu.c_layouts import CCallLayouts
         from xlakit.passes.core.framework import PassContext
 
-        module = PlainCalls(target.c_functions).run(module, PassContext())
+        module = CCallLayouts(target.c_functions).run(module, PassContext())
     if target.lapack_calls:
         from xlakit.cpu.c_layouts import TransposedMatrices
         from xlakit.passes.core.framework import PassContext

@@ -15,7 +15,7 @@ from xlakit.jax.executable_metadata import ExecutableMetadata
 from xlakit.jax.program import Program
 from xlakit.jax.spanning import SpanningExecutable
 from xlakit.jax.wire import DESCRIBED, device_assignment, written_assignment
-from xlakit.runtime.layouts import asks_for_layouts, in_asked_layouts, in_memory_order, with_layouts_of
+from xlakit.runtime.layouts import in_memory_order, requests_layouts, with_layouts_of, with_requested_layouts
 
 if TYPE_CHECKING:
     from xlakit.ir.instruction import HloModule
@@ -100,8 +100,8 @@ def _compiled(
     if format == "mlir" and names_memory(code):
         module = in_named_memory(module, code)
         program = module.to_proto()
-    if format == "mlir" and asks_for_layouts(code):
-        module = in_asked_layouts(module, code)
+    if format == "mlir" and requests_layouts(code):
+        module = with_requested_layouts(module, code)
         program = module.to_proto()
     loaded = (
         SpanningExecutable(_registered(devices), in_memory_order(module), replicas, partitions, placement.ids)

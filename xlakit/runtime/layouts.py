@@ -26,12 +26,12 @@ _AUTO: Final = "auto"
 _DEFAULT: Final = ("", "default")
 
 
-def asks_for_layouts(code: bytes) -> bool:
+def requests_layouts(code: bytes) -> bool:
     """Whether a program in MLIR may specify layouts of its arguments and results."""
     return _MODE.encode() in code
 
 
-def in_asked_layouts(module: HloModule, code: bytes) -> HloModule:
+def with_requested_layouts(module: HloModule, code: bytes) -> HloModule:
     """The module of a program in MLIR, with the layouts that the program requests in the entry layout.
 
     ``auto`` is major to minor for an argument. For a result it is the order in which nothing has to be transposed.
@@ -40,16 +40,16 @@ def in_asked_layouts(module: HloModule, code: bytes) -> HloModule:
     from xlakit.data.shape import ProgramShape
     from xlakit.formats.stablehlo import main_attributes
 
-    asked_of_parameters, asked_of_results = main_attributes(code, _MODE)
+    requested_of_parameters, requested_of_results = main_attributes(code, _MODE)
     shape = module.program_shape
     orders: dict[Instruction, tuple[int, ...]] = {}
     parameters: list[Shape] = []
-    for parameter, own, mode in zip(module.entry.parameters, shape.parameters, asked_of_parameters, strict=True):
+    for parameter, own, mode in zip(module.entry.parameters, shape.parameters, requested_of_parameters, strict=True):
         if own.is_array:
             orders[parameter] = _order(mode, own) or _major_to_minor(own)
             own = _laid_out(own, orders[parameter])
         parameters.append(own)
-    modes, values = iter(asked_of_results), iter(_results(module.entry.root))
+    modes, values = iter(requested_of_results), iter(_results(module.entry.root))
 
     def result(own: Shape) -> Shape:
         mode, value = next(modes), next(values)

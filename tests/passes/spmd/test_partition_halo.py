@@ -5,7 +5,7 @@ import pytest
 from split_programs import COLUMNS, ROWS, check, collectives, module_of, run_split, sends
 
 import xlakit as xla
-from xlakit.passes.spmd.along.halo import Ranges, exchange
+from xlakit.passes.spmd.split_dimensions.halo import Ranges, exchange
 
 
 @pytest.mark.parametrize(

@@ -55,7 +55,7 @@ def order(rank: int, dimension: int) -> tuple[int, ...]:
     return (*range(dimension), *range(dimension + 1, rank), dimension)
 
 
-def place(dimension: int, rank: int, batch: int) -> int:
+def minor_dimension(dimension: int, rank: int, batch: int) -> int:
     """The number of a dimension in batch-minor form."""
     return rank - 1 if dimension == batch else dimension - (dimension > batch)
 

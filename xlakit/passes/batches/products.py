@@ -19,7 +19,7 @@ from xlakit.ops.movement import Transpose
 from xlakit.ops.reduction import Reduce
 from xlakit.ops.shared.contraction import free_dimensions
 from xlakit.options import knob
-from xlakit.passes.batches.forms import Batch, Maker, minor_shape, order, place
+from xlakit.passes.batches.forms import Batch, Maker, minor_dimension, minor_shape, order
 from xlakit.passes.core.computation_builder import ComputationBuilder, binary_computation
 from xlakit.passes.core.framework import PassContext
 from xlakit.passes.core.hlo_builder import HloBuilder
@@ -106,7 +106,7 @@ def _sum_of_products(x: Instruction, batch: Batch, found: _Dimensions) -> Maker:
         at.update({} if own is None else {own: last})
 
     def factor(operand: Instruction, own: int | None, at: Mapping[int, int], make: HloBuilder) -> Instruction:
-        moved = {d if own is None else place(d, operand.shape.rank, own): n for d, n in at.items()}
+        moved = {d if own is None else minor_dimension(d, operand.shape.rank, own): n for d, n in at.items()}
         axes = sorted(moved, key=moved.__getitem__)
         return make.broadcast(make.transpose(operand, axes), sizes, [moved[d] for d in axes])
 
@@ -156,7 +156,7 @@ def _one_product(x: Instruction, op: Dot, batch: Batch, found: _Dimensions) -> M
 def _moved(dimensions: Sequence[int], operand: Instruction, own: int | None) -> tuple[int, ...]:
     """Dimensions of an operand, renumbered for batch-minor form."""
     rank = operand.shape.rank
-    return tuple(d if own is None else place(d, rank, own) for d in dimensions)
+    return tuple(d if own is None else minor_dimension(d, rank, own) for d in dimensions)
 
 
 # Larger matrices fill vectors by themselves.

@@ -21,7 +21,7 @@ from xlakit.ops.gather import Gather
 from xlakit.ops.movement import Broadcast, Concatenate, Pad, Reverse, Slice, Transpose
 from xlakit.ops.reduction import Reduce
 from xlakit.ops.windows import ReduceWindow
-from xlakit.passes.batches.forms import Batch, Maker, minor_shape, order, place
+from xlakit.passes.batches.forms import Batch, Maker, minor_dimension, minor_shape, order
 from xlakit.passes.batches.products import decomposition, product
 
 _Rule = Callable[[Instruction, Batch, int], Maker | None]
@@ -55,7 +55,7 @@ def _constant(x: Instruction, batch: Batch, own: int) -> Maker | None:
 
 def _iota(x: Instruction, batch: Batch, own: int) -> Maker | None:
     op = x.op_as(Iota)
-    return _same(x, own, dataclasses.replace(op, iota_dimension=place(op.iota_dimension, x.shape.rank, own)))
+    return _same(x, own, dataclasses.replace(op, iota_dimension=minor_dimension(op.iota_dimension, x.shape.rank, own)))
 
 
 def _broadcast(x: Instruction, batch: Batch, own: int) -> Maker | None:
@@ -66,7 +66,7 @@ def _broadcast(x: Instruction, batch: Batch, own: int) -> Maker | None:
     if own not in op.dimensions and given is not None:
         return None
     axes = range(operand.shape.rank) if given is None else order(operand.shape.rank, given)
-    dimensions = tuple(place(op.dimensions[d], x.shape.rank, own) for d in axes)
+    dimensions = tuple(minor_dimension(op.dimensions[d], x.shape.rank, own) for d in axes)
     shape = minor_shape(x.shape, own)
     return lambda operands, make, _: make.broadcast(operands[0], shape.dimensions, dimensions)
 
@@ -86,7 +86,7 @@ def _transpose(x: Instruction, batch: Batch, own: int) -> Maker | None:
     if given is None:
         return None
     rank = x.shape.rank
-    permutation = [place(x.op_as(Transpose).dimensions[d], rank, given) for d in order(rank, own)]
+    permutation = [minor_dimension(x.op_as(Transpose).dimensions[d], rank, given) for d in order(rank, own)]
     return lambda operands, make, _: make.transpose(operands[0], permutation)
 
 
@@ -114,14 +114,14 @@ def _concatenate(x: Instruction, batch: Batch, own: int) -> Maker | None:
     along = x.op_as(Concatenate).dimension
     if own == along or any(batch.dimension(o.shape) != own for o in x.operands):
         return None
-    return _same(x, own, Concatenate(dimension=place(along, x.shape.rank, own)))
+    return _same(x, own, Concatenate(dimension=minor_dimension(along, x.shape.rank, own)))
 
 
 def _reverse(x: Instruction, batch: Batch, own: int) -> Maker | None:
     along = x.op_as(Reverse).dimensions
     if batch.dimension(x.operands[0].shape) != own or own in along:
         return None
-    return _same(x, own, Reverse(dimensions=tuple(sorted(place(d, x.shape.rank, own) for d in along))))
+    return _same(x, own, Reverse(dimensions=tuple(sorted(minor_dimension(d, x.shape.rank, own) for d in along))))
 
 
 def _dynamic_slice(x: Instruction, batch: Batch, own: int) -> Maker | None:
@@ -159,7 +159,7 @@ def _reduce(x: Instruction, batch: Batch, own: int) -> Maker | None:
     if any(batch.dimension(o.shape) != given for o in x.operands[:count]):
         return None
     rank = x.operands[0].shape.rank
-    moved = dataclasses.replace(op, dimensions=tuple(sorted(place(d, rank, given) for d in op.dimensions)))
+    moved = dataclasses.replace(op, dimensions=tuple(sorted(minor_dimension(d, rank, given) for d in op.dimensions)))
     return lambda operands, make, _: make.add(moved, *operands)
 
 
@@ -189,11 +189,11 @@ def _gather(x: Instruction, batch: Batch, own: int) -> Maker | None:
     rank, result_rank = operand.shape.rank, x.shape.rank
 
     def moved(dimensions: Sequence[int]) -> tuple[int, ...]:
-        return tuple(place(d, rank, given) for d in dimensions)
+        return tuple(minor_dimension(d, rank, given) for d in dimensions)
 
     changed = dataclasses.replace(
         op,
-        offset_dims=tuple(sorted(place(d, result_rank, own) for d in op.offset_dims)),
+        offset_dims=tuple(sorted(minor_dimension(d, result_rank, own) for d in op.offset_dims)),
         collapsed_slice_dims=moved(op.collapsed_slice_dims),
         start_index_map=moved(op.start_index_map),
         operand_batching_dims=moved(op.operand_batching_dims),

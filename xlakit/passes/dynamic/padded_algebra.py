@@ -26,7 +26,7 @@ def dot(old: Instruction, operands: Sequence[Padded], make: Padder) -> Padded:
     batch = zip(op.lhs_batch_dims, op.rhs_batch_dims, strict=True)
     sizes = [_in_both(x.dims.get(a), y.dims.get(b), make) for a, b in batch]
     sizes += [x.dims.get(d) for d in rest_x] + [y.dims.get(d) for d in rest_y]
-    return array(make.again(values), {d: size for d, size in enumerate(sizes) if size is not None})
+    return array(make.at_bounds(values), {d: size for d, size in enumerate(sizes) if size is not None})
 
 
 def _in_both(a: Instruction | None, b: Instruction | None, make: Padder) -> Instruction | None:
@@ -62,21 +62,21 @@ def convolution(old: Instruction, operands: Sequence[Padded], make: Padder) -> P
     for (own, result), window in zip(dimensions, op.window.dimensions, strict=True):
         if own in spatial:
             dims[result] = make.instruction(make.placements(spatial[own], window))
-    return array(make.again(values), dict(sorted(dims.items())))
+    return array(make.at_bounds(values), dict(sorted(dims.items())))
 
 
 @_rule("cholesky")
 def cholesky(old: Instruction, operands: Sequence[Padded], make: Padder) -> Padded:
     """The matrix is extended by a unit matrix, whose Cholesky factor is itself, so the valid part is unchanged."""
     (x,) = operands
-    return array(make.again([_with_unit(x, make)]), x.dims)
+    return array(make.at_bounds([_with_unit(x, make)]), x.dims)
 
 
 @_rule("triangular-solve")
 def triangular_solve(old: Instruction, operands: Sequence[Padded], make: Padder) -> Padded:
     """The matrix is extended by a unit matrix, and the right-hand sides by zeros, so the valid part is unchanged."""
     matrix, sides = operands
-    return array(make.again([_with_unit(matrix, make), make.zeroed(sides)]), sides.dims)
+    return array(make.at_bounds([_with_unit(matrix, make), make.zeroed(sides)]), sides.dims)
 
 
 def _with_unit(x: Padded, make: Padder) -> Instruction:
@@ -99,7 +99,7 @@ def fft(old: Instruction, operands: Sequence[Padded], make: Padder) -> Padded:
     first = x.shape.rank - len(old.op_as(Fft).fft_length)
     if any(d >= first for d in x.dims):
         raise NoRuleError("a Fourier transform along a dynamic dimension")
-    return array(make.again([x.value]), x.dims)
+    return array(make.at_bounds([x.value]), x.dims)
 
 
 NORMS = PaddedRules()

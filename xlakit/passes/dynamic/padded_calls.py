@@ -54,7 +54,7 @@ def at_sizes(old: Instruction, operands: Sequence[Padded], make: Padder) -> Padd
 
     Its results are the padded value and its sizes.
     """
-    inner = make.apart()
+    inner = make.for_computation()
     shapes = [_marked(o.shape, x.sizes) for o, x in zip(old.operands, operands, strict=True)]
     given = [inner.builder.parameter(number, shape) for number, shape in enumerate(shapes)]
     root = inner.builder.append(old.replace(operands=given, control_predecessors=()))

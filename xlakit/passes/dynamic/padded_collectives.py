@@ -39,7 +39,7 @@ def _same_sizes(old: Instruction, operands: Sequence[Padded], make: Padder, cut:
     """
     if cut is not None and any(cut in x.dims for x in operands):
         raise NoRuleError(f"{old.op.opcode} along a dynamic dimension")
-    return bundle(make.again([x.value for x in operands]), _agreed(old, [x.dims for x in operands], make))
+    return bundle(make.at_bounds([x.value for x in operands]), _agreed(old, [x.dims for x in operands], make))
 
 
 def _agreed(
@@ -56,13 +56,13 @@ def _agreed(
         return sizes
     if op.global_ids is None and op.channel_id is not None:
         raise NoRuleError(f"{op.opcode} between partitions, where no all-reduce meets")
-    apart = make.apart()
-    least = apart.apply("minimum", *(apart.builder.parameter(i, Shape(PrimitiveType.S32)) for i in range(2)))
+    separate = make.for_computation()
+    least = separate.apply("minimum", *(separate.builder.parameter(i, Shape(PrimitiveType.S32)) for i in range(2)))
     reduction = AllReduce(
         replica_groups=op.replica_groups,
         channel_id=None if op.channel_id is None else _CHANNELS + make.context.number(),
         use_global_device_ids=bool(op.global_ids),
-        to_apply=apart.computation("least", least),
+        to_apply=separate.computation("least", least),
     )
     count = len(own)
     found = make.add(reduction, make.row([*own, *(make.minus(0, size) for size in own)]))

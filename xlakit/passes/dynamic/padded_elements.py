@@ -29,7 +29,7 @@ def element_wise(old: Instruction, operands: Sequence[Padded], make: Padder) -> 
             for i, x in enumerate(operands):
                 if d in x.dims and x.shape.dimensions[d] > 1:
                     values[i] = _stretched(values[i], d, x.dims[d], make)
-    return array(make.again(values), dims)
+    return array(make.at_bounds(values), dims)
 
 
 def _common(sizes: Sequence[Instruction], make: Padder) -> Instruction:
@@ -64,7 +64,7 @@ def map_(old: Instruction, operands: Sequence[Padded], make: Padder) -> Padded:
         return element_wise(old, operands, make)
     dims = {d: size for x in reversed(operands) for d, size in x.dims.items()}
     if 0 in bounds:
-        return array(make.again([x.value for x in operands]), dict(sorted(dims.items())))
+        return array(make.at_bounds([x.value for x in operands]), dict(sorted(dims.items())))
     missing = [make.compare(size, make.number(0), "LE") for size in dims.values()]
     empty = missing[0]
     for other in missing[1:]:
@@ -84,7 +84,7 @@ def map_(old: Instruction, operands: Sequence[Padded], make: Padder) -> Padded:
 
 
 def _nothing(given: Instruction, make: Padder) -> Computation:
-    inner = make.apart()
+    inner = make.for_computation()
     inner.builder.parameter(0, given.shape)
     shape = make.old.shape
     return inner.computation(
@@ -93,7 +93,7 @@ def _nothing(given: Instruction, make: Padder) -> Computation:
 
 
 def _elements(given: Instruction, make: Padder) -> Computation:
-    inner = make.apart()
+    inner = make.for_computation()
     parameter = inner.builder.parameter(0, given.shape)
     elements = [inner.element(parameter, i) for i in range(len(given.operands))]
-    return inner.computation(f"{make.old.name}_elements", inner.again(elements))
+    return inner.computation(f"{make.old.name}_elements", inner.at_bounds(elements))

@@ -47,7 +47,7 @@ def gather(old: Instruction, operands: Sequence[Padded], make: Padder) -> Padded
         known = [limits.get(d, bounds[d] - op.slice_sizes[d]) for d in op.start_index_map]
         starts = _clamped(starts, known, make)
     new = dataclasses.replace(op, index_vector_dim=batch, start_indices_batching_dims=batching)
-    value = make.again([x.value, starts], new)
+    value = make.at_bounds([x.value, starts], new)
     kept = [d for d in range(rank) if d not in op.collapsed_slice_dims and d not in op.operand_batching_dims]
     sizes: dict[int, Size] = {}
     rest: dict[int, Size] = {}

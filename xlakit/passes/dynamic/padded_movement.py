@@ -68,7 +68,7 @@ def constant(old: Instruction, operands: Sequence[Padded], make: Padder) -> Padd
     marks = zip(literal.array.shape, bounds, old.shape.dynamic_dimensions, strict=True)
     dims = {d: make.number(n) for d, (n, bound, mark) in enumerate(marks) if mark and n != bound}
     whole = Constant(literal=Literal(static_shape(literal.shape), full))
-    return array(make.again([], whole), dims)
+    return array(make.at_bounds([], whole), dims)
 
 
 @_rule("custom-call")
@@ -95,7 +95,7 @@ def custom_call(old: Instruction, operands: Sequence[Padded], make: Padder) -> P
 @_rule("copy", "bitcast-convert", "opt-barrier", "add-dependency")
 def same_positions(old: Instruction, operands: Sequence[Padded], make: Padder) -> Padded:
     """Elements keep their positions; the result has the sizes of the first operand."""
-    return Padded(make.again([o.value for o in operands]), operands[0].sizes)
+    return Padded(make.at_bounds([o.value for o in operands]), operands[0].sizes)
 
 
 @_rule("broadcast")
@@ -103,7 +103,7 @@ def broadcast(old: Instruction, operands: Sequence[Padded], make: Padder) -> Pad
     """Sizes go where their dimensions go."""
     (x,) = operands
     operand_dims = old.op_as(Broadcast).dimensions
-    return array(make.again([x.value]), {operand_dims[d]: size for d, size in x.dims.items()})
+    return array(make.at_bounds([x.value]), {operand_dims[d]: size for d, size in x.dims.items()})
 
 
 @_rule("transpose")
@@ -111,7 +111,7 @@ def transpose(old: Instruction, operands: Sequence[Padded], make: Padder) -> Pad
     """Sizes go where their dimensions go."""
     (x,) = operands
     order = old.op_as(Transpose).dimensions
-    return array(make.again([x.value]), {i: x.dims[d] for i, d in enumerate(order) if d in x.dims})
+    return array(make.at_bounds([x.value]), {i: x.dims[d] for i, d in enumerate(order) if d in x.dims})
 
 
 # -- parts -----------------------------------------------------------------------------------------
@@ -136,7 +136,7 @@ def slice_(old: Instruction, operands: Sequence[Padded], make: Padder) -> Padded
         # The number of strides that begin before the end.
         room = make.plus(make.minus(end, part.start), part.stride - 1)
         sizes[d] = make.over(room if part.start == 0 else make.most(0, room), part.stride)
-    return _parts(old, sizes, make.again([x.value]), make)
+    return _parts(old, sizes, make.at_bounds([x.value]), make)
 
 
 def _starts(indices: Sequence[Padded], rank: int, make: Padder) -> list[Instruction]:
@@ -224,7 +224,7 @@ def pad(old: Instruction, operands: Sequence[Padded], make: Padder) -> Padded:
         between = make.times(make.most(0, make.minus(size, 1)), p.interior_padding) if p.interior_padding else 0
         total = make.plus(make.plus(size, between), p.edge_padding_low + p.edge_padding_high)
         dims[d] = make.instruction(make.most(0, total))
-    return array(make.again([filled, filler]), dims)
+    return array(make.at_bounds([filled, filler]), dims)
 
 
 @_rule("concatenate")
@@ -255,7 +255,7 @@ def reverse(old: Instruction, operands: Sequence[Padded], make: Padder) -> Padde
     (x,) = operands
     bounds = x.shape.dimensions
     turned = [d for d in old.op_as(Reverse).dimensions if d in x.dims]
-    value = make.again([x.value])
+    value = make.at_bounds([x.value])
     if turned:
         room = tuple(PaddingDimension(0, bounds[d] if d in turned else 0) for d in range(len(bounds)))
         value = make.add(Pad(padding=room), value, make.zero(value.shape.element_type))

@@ -72,7 +72,7 @@ def selective(computation: Computation, make: Padder) -> Computation:
     old = [p.shape for p in computation.parameters]
     count = len(old) // 2
     flag = Shape(PrimitiveType.PRED)
-    inner = make.apart()
+    inner = make.for_computation()
     shapes = [*old[:count], flag, *old[count:], flag]
     given = [inner.builder.parameter(i, shape) for i, shape in enumerate(shapes)]
     left, left_valid, right, right_valid = given[:count], given[count], given[count + 1 : -1], given[-1]
@@ -108,7 +108,7 @@ def _called_where(
     """The results of a computation if a test holds, else ``otherwise`` without running the computation."""
 
     def branch(result: Callable[[Padder, list[Instruction]], list[Instruction]], name: str) -> Computation:
-        inner = make.apart()
+        inner = make.for_computation()
         parameter = inner.builder.parameter(0, given.shape)
         elements = [inner.element(parameter, i) for i in range(len(given.operands))]
         return inner.computation(f"{computation.name}_{name}", inner.tuple(*result(inner, elements)))
@@ -142,7 +142,7 @@ def reduce(old: Instruction, operands: Sequence[Padded], make: Padder) -> Padded
         value = _without_flag(value, flagged, old.shape.is_tuple, make)
         value = _as_declared(value, old.shape, make)
     else:
-        value = make.again(given)
+        value = make.at_bounds(given)
     kept = [d for d in range(arrays[0].shape.rank) if d not in op.dimensions]
     known = make.common_dims(arrays)
     dims = {i: known[d] for i, d in enumerate(kept) if d in known}
@@ -169,7 +169,7 @@ def reduce_window(old: Instruction, operands: Sequence[Padded], make: Padder) ->
         value = make.add(ReduceWindow(window=op.window, to_apply=computation), *given)
         value = _as_declared(_without_flag(value, flagged, old.shape.is_tuple, make), old.shape, make)
     else:
-        value = make.again(given)
+        value = make.at_bounds(given)
     dims = make.common_dims(arrays)
     for d in dims.keys() & set(spanned):
         dims[d] = make.instruction(make.placements(dims[d], windows[d]))
@@ -205,7 +205,7 @@ def _selected(x: Padded, op: SelectAndScatter, make: Padder) -> Instruction:
     valid = make.valid(bounds, x.dims) or make.broadcast(make.scalar(True, PrimitiveType.PRED), bounds)
     kind = op.select.parameters[0].shape.element_type
     values = make.convert(x.value, kind)
-    inner = make.apart()
+    inner = make.for_computation()
     scalars = [Shape(kind), Shape(PrimitiveType.S32), Shape(PrimitiveType.PRED)]
     given = [inner.builder.parameter(i, shape) for i, shape in enumerate([*scalars, *scalars])]
     (a, _, a_valid), (b, _, b_valid) = given[:3], given[3:]
@@ -231,14 +231,14 @@ def sort(old: Instruction, operands: Sequence[Padded], make: Padder) -> Padded:
     valid = make.valid(bounds, dims)
     values = [x.value for x in operands]
     if valid is None:
-        return bundle(make.again(values), sizes)
+        return bundle(make.at_bounds(values), sizes)
     last = _last_key(op.to_apply, operands)
     if last is not None:
         key, number = last
         values[key] = make.chosen(valid, values[key], make.constant(number))
         # Valid elements with that key come first, because the sort is stable.
         stable = Sort(dimension=op.dimension, is_stable=True, to_apply=op.to_apply)
-        return bundle(make.again(values, stable), sizes)
+        return bundle(make.at_bounds(values, stable), sizes)
     order = Sort(dimension=op.dimension, is_stable=op.is_stable, to_apply=_valid_first(op.to_apply, make))
     parts = _parts(make.add(order, *values, make.apply("not", valid)), make)[:-1]
     return bundle(make.tuple(*parts) if old.shape.is_tuple else parts[0], sizes)
@@ -275,7 +275,7 @@ def last_in_total_order(kind: PrimitiveType, *, greatest: bool) -> Array | None:
 
 def _valid_first(comparator: Computation, make: Padder) -> Computation:
     """less -> less if both elements are valid; else the valid one goes first."""
-    inner = make.apart()
+    inner = make.for_computation()
     shapes = [*(p.shape for p in comparator.parameters), *[Shape(PrimitiveType.PRED)] * 2]
     *given, missing, other_missing = [inner.builder.parameter(i, shape) for i, shape in enumerate(shapes)]
     less = inner.add(Call(to_apply=comparator), *given)
@@ -291,10 +291,10 @@ def top_k(old: Instruction, operands: Sequence[Padded], make: Padder) -> Padded:
     size = x.dims.get(last_dimension)
     dims = {d: n for d, n in x.dims.items() if d != last_dimension}
     if size is None:
-        return bundle(make.again([x.value]), [dims, dims])
+        return bundle(make.at_bounds([x.value]), [dims, dims])
     last = last_in_total_order(x.shape.element_type, greatest=not op.largest)
     if last is not None:
-        value = make.again([make.filled(x, make.constant(last), [last_dimension])])
+        value = make.at_bounds([make.filled(x, make.constant(last), [last_dimension])])
         parts = _parts(value, make)
     else:
         parts = _first_in_order(x, op, make)
@@ -308,7 +308,7 @@ def top_k(old: Instruction, operands: Sequence[Padded], make: Padder) -> Padded:
 def _first_in_order(x: Padded, op: TopK, make: Padder) -> list[Instruction]:
     """The first k elements of a stable sort, and their positions."""
     axis = x.shape.rank - 1
-    inner = make.apart()
+    inner = make.for_computation()
     shapes = [Shape(x.shape.element_type)] * 2 + [Shape(PrimitiveType.S32)] * 2 + [Shape(PrimitiveType.PRED)] * 2
     a, b, *_, missing, other_missing = [inner.builder.parameter(i, shape) for i, shape in enumerate(shapes)]
     direction = ComparisonDirection.GT if op.largest else ComparisonDirection.LT

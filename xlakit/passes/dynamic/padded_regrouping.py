@@ -54,7 +54,7 @@ def reshape(old: Instruction, operands: Sequence[Padded], make: Padder) -> Padde
         count, full = make.product(whole), x.shape.num_elements
         filled = make.compare(make.instruction(count), make.number(full), "EQ")
         _checked(filled, make.instruction(count), x, make)
-        return Padded(make.again([x.value]))
+        return Padded(make.at_bounds([x.value]))
     cuts = common_factors(bounds, new_bounds)
     pairs = list(itertools.pairwise(cuts))
     if any(_is_open(x, a, b) and not any(marks[a[1] : b[1]]) for a, b in pairs):

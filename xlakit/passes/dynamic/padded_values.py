@@ -117,7 +117,7 @@ class Padder(HloBuilder):
         """Append an instruction with the metadata of the old one."""
         return self.builder.add(op, *operands, like=self.old, shape=shape)
 
-    def again(self, operands: Sequence[Instruction], op: Op | None = None) -> Instruction:
+    def at_bounds(self, operands: Sequence[Instruction], op: Op | None = None) -> Instruction:
         """The old instruction on other operands, with all its dimensions at their bounds."""
         return self.append_after_control(self.old.replace(op=op, operands=operands, shape=static_shape(self.old.shape)))
 
@@ -229,7 +229,7 @@ class Padder(HloBuilder):
         The ``backend_config`` of the call names the operation that the error is about, and the shapes of its operands.
         """
         given = self.tuple(*facts)
-        good, bad = self.apart(), self.apart()
+        good, bad = self.for_computation(), self.for_computation()
         name = f"{self.old.name}_check"
         passed = good.computation(name, good.builder.parameter(0, size.shape))
         parameter = bad.builder.parameter(0, given.shape)
@@ -272,7 +272,7 @@ class Padder(HloBuilder):
         """The zero of a type."""
         return self.scalar(0, kind)
 
-    def apart(self) -> Padder:
+    def for_computation(self) -> Padder:
         """A new padder that makes a separate computation, for the same instruction."""
         return Padder(ComputationBuilder(self.context), self.context, self.old, {})
 

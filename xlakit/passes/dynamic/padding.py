@@ -193,7 +193,7 @@ class _Computation:
     def _parameters(self, dynamic_dims: Sequence[Iterable[DynamicDimension]]) -> None:
         number = len(dynamic_dims)
         for old, open_dims in zip(self._computation.parameters, dynamic_dims, strict=True):
-            value = self._padder(old).again([])
+            value = self._padder(old).at_bounds([])
             sizes: dict[DynamicDimension, Instruction] = {}
             for dim in sorted(open_dims):
                 sizes[dim] = self._cloner.parameter(number, _SIZE)
@@ -231,7 +231,7 @@ class _Computation:
             return Padded(self._cloner.clone(old))
         if isinstance(op, Tuple):
             sizes = {((i, *path), d): n for i, x in enumerate(operands) for (path, d), n in x.sizes.items()}
-            return Padded(make.again([x.value for x in operands]), sizes)
+            return Padded(make.at_bounds([x.value for x in operands]), sizes)
         if isinstance(op, GetTupleElement):
             return Padded(make.element(operands[0].value, op.index), operands[0].element_sizes(op.index))
         if isinstance(op, (Call, Fusion)):
@@ -247,7 +247,7 @@ class _Computation:
                 f"{op.opcode} with a result of dynamic dimensions", hint="use the operation itself, not an async pair"
             )
         # No operand is padded and the results are static: only the shapes inside change.
-        return Padded(make.again([x.value for x in operands]))
+        return Padded(make.at_bounds([x.value for x in operands]))
 
     # -- control ---------------------------------------------------------------------------------
 

@@ -50,7 +50,7 @@ class Epilogues(Pass):
 
         def fuse(computation: Computation) -> Computation:
             has_product = any(is_product(i) for i in computation.instructions)
-            return _Fusing(computation, context).run() if has_product else computation
+            return _EpilogueFusion(computation, context).run() if has_product else computation
 
         return with_changed(module, change_programs(module, fuse))
 
@@ -136,7 +136,7 @@ class _Group:
         return instruction
 
 
-class _Fusing:
+class _EpilogueFusion:
     """Fuses the products of one computation."""
 
     def __init__(self, computation: Computation, context: PassContext) -> None:

@@ -40,10 +40,10 @@ class Fuse(ProgramPass):
 
     def change(self, computation: Computation, context: PassContext) -> Computation:
         """Fuse in one computation."""
-        return _Fusing(computation, context).run()
+        return _ClusterFusion(computation, context).run()
 
 
-class _Fusing:
+class _ClusterFusion:
     """Fuses one computation."""
 
     def __init__(self, computation: Computation, context: PassContext) -> None:
@@ -58,7 +58,7 @@ class _Fusing:
         self._clusters_of: dict[Instruction, list[Cluster]] = {}
         self._clusters: dict[Instruction, Cluster] = {}
         # The nanoseconds of recomputation on the path from an instruction to the results.
-        self._again: dict[Instruction, float] = {}
+        self._recomputed: dict[Instruction, float] = {}
 
     def run(self) -> Computation:
         """The computation with fusions."""
@@ -107,14 +107,14 @@ class _Fusing:
         ]
         work, count = work_of(instruction), instruction.shape.num_elements
         # The cost of recomputation adds up along a path to the results, until a value is stored.
-        again = max([self._again.get(u, 0.0) for u in users])
+        again = max([self._recomputed.get(u, 0.0) for u in users])
         more = sum(len(demand.views) * demand.computed for demand in demands if demand is not None) - count
         if work and more > 0 and not is_free(instruction):
             again += work * more
             if again > cost_model().materialization(instruction.shape):
                 return []
         if again:
-            self._again[instruction] = again
+            self._recomputed[instruction] = again
         return [
             c
             for c, users_in_cluster, demand in zip(consumers, users_by_cluster, demands, strict=True)

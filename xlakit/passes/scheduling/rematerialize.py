@@ -75,18 +75,18 @@ def _lowered(
     """The computation with a lower peak, and its memory; both unchanged if too little can be saved."""
     left = -1.0
     for _ in range(_MOST_ITERATIONS):
-        looking = _Looking(computation, memory)
-        if looking.peak < _SMALL_PEAK.value:
+        at_peak = _Peak(computation, memory)
+        if at_peak.peak < _SMALL_PEAK.value:
             break
         if left < 0:
             left = flops_of(computation) / _FLOPS_FOR_ELEMENT.value
-        values = looking.chosen(left)
+        values = at_peak.chosen(left)
         if not values:
             break
-        new = _Rebuilding(computation, values, Names(computation, context)).run()
+        new = _Rematerializing(computation, values, Names(computation, context)).run()
         needed = Memory(new, peaks)
         peak = needed.peak()
-        if peak > looking.peak * (1 - _LEAST_SAVED) or not context.spend("value", len(values)):
+        if peak > at_peak.peak * (1 - _LEAST_SAVED) or not context.spend("value", len(values)):
             break
         left -= sum(v.instruction.shape.num_elements for v in values)
         computation, memory = new, needed
@@ -116,7 +116,7 @@ class _Value:
         return sum(g.shape.byte_size for g in self.given.values()) / self.instruction.shape.byte_size
 
 
-class _Looking:
+class _Peak:
     """Finds values of a computation that are live at the peak and can be rematerialized."""
 
     def __init__(self, computation: Computation, memory: Memory) -> None:
@@ -209,7 +209,7 @@ def _is_cheap(instruction: Instruction) -> bool:
     return cheap and instruction.shape.is_array
 
 
-class _Rebuilding:
+class _Rematerializing:
     """Rebuilds a computation with values rematerialized before the first of their late readers."""
 
     def __init__(self, computation: Computation, values: Sequence[_Value], names: Names) -> None:

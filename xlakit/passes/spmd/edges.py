@@ -15,14 +15,22 @@ from xlakit.ir.attributes import Sharding, SliceDimension
 from xlakit.ir.instruction import Instruction
 from xlakit.passes.spmd.shardings.annotations import of_leaves, result_shardings
 from xlakit.passes.spmd.shardings.tilings import Split, Tiling, coarser, divides, is_proper, parts, whole
-from xlakit.passes.spmd.shardings.values import Piece, Value, leaf_shapes, leaves, placing, rebuilt, whole_tilings
+from xlakit.passes.spmd.shardings.values import (
+    Piece,
+    Value,
+    errors_located,
+    leaf_shapes,
+    leaves,
+    rebuilt,
+    whole_tilings,
+)
 from xlakit.passes.spmd.walk import Walk, local_shape
 
 
 def argument(walk: Walk, parameter: Instruction) -> tuple[Value, list[Tiling]]:
     """The value of a parameter, and its sharding."""
     shapes, shardings = leaf_shapes(parameter.shape), of_leaves(parameter)
-    with placing(walk.program.module, parameter):
+    with errors_located(walk.program.module, parameter):
         tilings = [_tiling(walk, sharding, shape) for sharding, shape in zip(shardings, shapes, strict=True)]
     found = [t or whole(shape.rank if shape.is_array else 0) for t, shape in zip(tilings, shapes, strict=True)]
     made = walk.pieces.make.like(parameter, parameter.op, (), local_shape(parameter.shape, found))
@@ -66,7 +74,7 @@ def result(walk: Walk, value: Value) -> tuple[Value, list[Tiling]]:
     """The result in the tiling of its sharding; without a sharding in that of propagation, or its own."""
     root = walk.program.module.entry.root
     hints = (walk.frame and walk.frame.hints(root)) or whole_tilings(root.shape)
-    with placing(walk.program.module, root):
+    with errors_located(walk.program.module, root):
         given = zip(leaves(value), result_shardings(walk.program.module), hints, strict=True)
         made = [_result(walk, p, sharding, hint) for p, sharding, hint in given]
     return rebuilt(root.shape, iter(made)), [p.tiling for p in made]

@@ -21,6 +21,7 @@ from xlakit.ops.control import Call, Conditional, Fusion, While
 from xlakit.ops.custom_call import CustomCall
 from xlakit.ops.data import Constant, GetTupleElement, Iota, OptimizationBarrier, Parameter, Tuple
 from xlakit.ops.movement import Concatenate, Pad
+from xlakit.passes.spmd.factor_propagation import FactorPropagation, Tie
 from xlakit.passes.spmd.program import Frame
 from xlakit.passes.spmd.shardings.annotations import (
     BARRIERS,
@@ -38,8 +39,7 @@ from xlakit.passes.spmd.shardings.annotations import (
 )
 from xlakit.passes.spmd.shardings.correspondences import alike, correspondence_of
 from xlakit.passes.spmd.shardings.tilings import Tiling, divides, is_proper, whole
-from xlakit.passes.spmd.shardings.values import leaf_shapes, placing
-from xlakit.passes.spmd.spreading import Spreading, Tie
+from xlakit.passes.spmd.shardings.values import errors_located, leaf_shapes
 
 # Operations, beside elementwise ones, whose result counts as a constant if all operands are constants.
 _KEEPING = (DataMovement, Concatenate, Pad)
@@ -51,9 +51,9 @@ def propagated(module: HloModule, annotations: Annotations) -> Frame:
     """The hints for the entry of a module and for the computations that it calls."""
     graph, entry = _Graph(module, annotations), module.entry
     frame = graph.frame(entry, [graph.given(p) for p in entry.parameters])
-    with placing(module, entry.root):
+    with errors_located(module, entry.root):
         graph.seed(frame.nodes[entry.root], entry.root.shape, result_shardings(module))
-    graph.spread()
+    graph.propagate()
     return frame
 
 
@@ -89,7 +89,7 @@ class _Graph:
     def given(self, parameter: Instruction) -> _Nodes:
         """The nodes of an argument, which has the tiling of its sharding and no other."""
         nodes = self._new(parameter.shape)
-        with placing(self._module, parameter):
+        with errors_located(self._module, parameter):
             self.seed(nodes, parameter.shape, of_leaves(parameter))
         for node, sharding in zip(nodes, of_leaves(parameter), strict=True):
             if sharding is None and all(self._open[node]):
@@ -121,7 +121,7 @@ class _Graph:
                 constants.add(old)
                 continue
             operands = [self._new(o.shape) if o in constants else found.nodes[o] for o in old.operands]
-            with placing(self._module, old):
+            with errors_located(self._module, old):
                 found.nodes[old] = self._nodes_of(old, operands, arguments, found, is_manual=old in ends)
         if computation.root in constants:
             found.nodes[computation.root] = self._new(computation.root.shape)
@@ -201,9 +201,11 @@ class _Graph:
             if self._sizes[a] == self._sizes[b]:
                 self._ties.append(Tie((a,), (b,), alike(len(self._tilings[a]))))
 
-    def spread(self) -> None:
+    def propagate(self) -> None:
         """Propagate tilings along ties."""
-        Spreading(self._tilings, self._sizes, self._open, self._ties, self._annotations.is_along_axes).spread()
+        FactorPropagation(
+            self._tilings, self._sizes, self._open, self._ties, self._annotations.is_along_axes
+        ).propagate()
 
 
 def _is_group(old: Instruction) -> bool:

@@ -37,7 +37,7 @@ def split(module: HloModule, partitions: int, replicas: int | None, context: Pas
     value = walk.through(entry, [v for v, _ in arguments])
     result, tilings = edges.result(walk, value)
     root = walk.pieces.bundle(result, iter(tilings), walk.scope)
-    made = walk.pieces.make.done(entry.name, root)
+    made = walk.pieces.make.build(entry.name, root)
     inspection.tell_inspectors(walk.program)
     given = [t for _, t in arguments]
     return _finished(module, walk.program.annotations, made, given, tilings, partitions)

@@ -12,13 +12,13 @@ from xlakit.ir.attributes import Sharding
 from xlakit.ir.instruction import Computation, Instruction
 from xlakit.ops.data import GetTupleElement, Parameter, Tuple
 from xlakit.ops.movement import Pad
-from xlakit.passes.spmd.along.along import along, range_of, repadded
 from xlakit.passes.spmd.pieces.pieces import Pieces, smallest
 from xlakit.passes.spmd.program import Frame, Program
 from xlakit.passes.spmd.shardings.annotations import ends_of_calls, is_open, of_leaves
 from xlakit.passes.spmd.shardings.scopes import Scope
 from xlakit.passes.spmd.shardings.tilings import Split, Tiling, is_proper, local_sizes, refines, same_teams
-from xlakit.passes.spmd.shardings.values import Piece, Value, array_of, element_of, leaves, placing, rebuilt
+from xlakit.passes.spmd.shardings.values import Piece, Value, array_of, element_of, errors_located, leaves, rebuilt
+from xlakit.passes.spmd.split_dimensions.dispatch import along_split_dimensions, range_of, repadded
 
 # Splits an instruction: called with (walk, instruction, operands, the end of a call of a manual computation or None).
 Splitter = Callable[["Walk", Instruction, tuple[Value, ...], Instruction | None], Value]
@@ -67,7 +67,7 @@ class Walk:
             if old.control_predecessors:
                 also = [piece.instruction for p in old.control_predecessors for piece in leaves(values[p])]
                 make.predecessors = tuple(dict.fromkeys((*before, *also)))
-            with placing(self.program.module, old):
+            with errors_located(self.program.module, old):
                 values[old] = self._step(old, operands, arguments, ends.get(old))
             make.predecessors = before
         return values[computation.root]
@@ -101,7 +101,7 @@ class Walk:
         wanted = self.wanted(old, scope)
         hint = self.hint(old, scope)
         old, operands = repadded(old, operands)
-        value = along(self.pieces, old, operands, scope, hint)
+        value = along_split_dimensions(self.pieces, old, operands, scope, hint)
         if value is None:
             value = self.pieces.apply(old, operands, scope, wanted, hint)
         if isinstance(value, Piece):
@@ -201,13 +201,14 @@ class Walk:
             pairs = list(zip(leaves(result), sums, strict=True))
             kept = [numbers if same_teams(p.unreduced, numbers) else None for p, numbers in pairs]
             settled = [
-                p if n is not None or p.instead is None else p.instead() for (p, _), n in zip(pairs, kept, strict=True)
+                p if n is not None or p.without_partial_sums is None else p.without_partial_sums()
+                for (p, _), n in zip(pairs, kept, strict=True)
             ]
             result = rebuilt(computation.root.shape, iter(settled))
         found = list(wanted) if wanted is not None else inner.found(computation, result)
         root = inner.pieces.bundle(result, iter(found), scope, None if kept is None else iter(kept))
         name = self.program.context.computation_name(computation.name)
-        return Region(inner.pieces.make.done(name, root), found, list(leaves(result)), state)
+        return Region(inner.pieces.make.build(name, root), found, list(leaves(result)), state)
 
     def found(self, computation: Computation, result: Value) -> list[Tiling]:
         """The tilings of a result; for a whole value that of the hint, if its parts have been made in it already."""

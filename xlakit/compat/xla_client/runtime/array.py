@@ -13,9 +13,9 @@ from xlakit.compat.xla_client.binding import bound, incompatible
 from xlakit.compat.xla_client.errors import as_status, status_errors
 from xlakit.compat.xla_client.runtime.array_arithmetic import ArrayArithmetic
 from xlakit.compat.xla_client.runtime.array_values import ArrayValues, can_be_shared
-from xlakit.compat.xla_client.runtime.asked_layouts import from_memory, in_memory, leaf_layouts
 from xlakit.compat.xla_client.runtime.device import Device
 from xlakit.compat.xla_client.runtime.pjrt_layout import PjRtLayout
+from xlakit.compat.xla_client.runtime.requested_layouts import from_memory, in_memory, leaf_layouts
 from xlakit.compat.xla_client.runtime.tracebacks import Traceback
 from xlakit.compat.xla_client.shapes import Shape
 from xlakit.data.layout import Layout as OurLayout

@@ -23,13 +23,13 @@ from xlakit.compat.xla_client.hlo_module import HloModule
 from xlakit.compat.xla_client.mlir import program_of
 from xlakit.compat.xla_client.runtime.array import ArrayImpl
 from xlakit.compat.xla_client.runtime.array_values import can_be_shared, exported
-from xlakit.compat.xla_client.runtime.asked_layouts import laid_out_program
 from xlakit.compat.xla_client.runtime.device import Device
 from xlakit.compat.xla_client.runtime.executable import LoadedExecutable
 from xlakit.compat.xla_client.runtime.host_callbacks import HostCallback, checked
 from xlakit.compat.xla_client.runtime.ifrt_programs import Program, XlaCompileOptions
 from xlakit.compat.xla_client.runtime.options import CompileOptions
 from xlakit.compat.xla_client.runtime.pjrt_layout import PjRtLayout
+from xlakit.compat.xla_client.runtime.requested_layouts import laid_out_program
 from xlakit.compat.xla_client.shapes import Shape, kind_of
 from xlakit.data.layout import Layout as OurLayout
 from xlakit.errors import ArgumentError, ExecutionError, UnsupportedError

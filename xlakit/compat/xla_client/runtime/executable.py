@@ -11,11 +11,11 @@ from xlakit.compat.xla_client.cost import properties_of
 from xlakit.compat.xla_client.errors import as_status, status_errors, with_status
 from xlakit.compat.xla_client.hlo_module import HloModule
 from xlakit.compat.xla_client.runtime.array import ArrayImpl
-from xlakit.compat.xla_client.runtime.asked_layouts import leaf_layouts, orders_of, with_logical_shapes
 from xlakit.compat.xla_client.runtime.device import MEMORY_KIND, Device
 from xlakit.compat.xla_client.runtime.host_callbacks import HostCallback, served
 from xlakit.compat.xla_client.runtime.memory_stats import CompiledMemoryStats
 from xlakit.compat.xla_client.runtime.pjrt_layout import PjRtLayout
+from xlakit.compat.xla_client.runtime.requested_layouts import leaf_layouts, orders_of, with_logical_shapes
 from xlakit.compat.xla_client.runtime.tracebacks import Traceback
 from xlakit.compat.xla_client.sharding import OpSharding
 from xlakit.compat.xla_client.text.numbering import compiled_module

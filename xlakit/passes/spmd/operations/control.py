@@ -108,7 +108,7 @@ def _beside_rows(readers: Sequence[tuple[Instruction, Frame | None]], tiling: Ti
 
 def _sum_of(piece: Piece, scope: Scope) -> Split | None:
     """The numbers of the partial sums that a value is, if a loop may carry it as such; else None."""
-    is_partial = piece.scope == scope and piece.instead is None and not piece.parts
+    is_partial = piece.scope == scope and piece.without_partial_sums is None and not piece.parts
     return piece.unreduced if is_partial else None
 
 

@@ -71,12 +71,12 @@ def _device(walk: Walk, old: Instruction) -> int | None:
 def _calling(make: Emitter, old: Instruction, shape: Shape, name: str) -> Computation:
     argument = make.parameter(0, shape)
     operands = [make.element(argument, n) for n in range(len(old.operands))]
-    return make.done(name, make.like(old, old.op, operands, old.shape))
+    return make.build(name, make.like(old, old.op, operands, old.shape))
 
 
 def _waiting(make: Emitter, old: Instruction, shape: Shape, name: str) -> Computation:
     make.parameter(0, shape)
-    return make.done(name, _nothing(make, old.shape))
+    return make.build(name, _nothing(make, old.shape))
 
 
 def _nothing(make: Emitter, shape: Shape) -> Instruction:

@@ -65,21 +65,23 @@ def _on_partial_sums(walk: Walk, old: Instruction, given: Sequence[Piece]) -> Pi
         return None
     if any(p.scope != scope or not same_teams(p.unreduced, numbers) for p in terms):
         return None
-    instead: Callable[[], Piece] | None = None
+    without_partial_sums: Callable[[], Piece] | None = None
     if not same_teams(walk.asked_sum(old, scope), numbers):
         if walk.wanted(old, scope) is not None or not (walk.is_repeated or isinstance(old.op, (Add, Subtract))):
             return None
         if len(terms) == 1:
             if old.shape.num_elements > terms[0].shape.num_elements:
                 return None
-            instead = walk.later(old, given)
+            without_partial_sums = walk.later(old, given)
         elif any(p.parts for p in terms):
             # A term has been summed already, so adding up the result would be an additional sum.
             return None
     made = _made(walk, old, given, len(terms), scope)
     if made is None:
         return None
-    return Piece(made.instruction, made.tiling, scope, old.shape, unreduced=numbers, instead=instead)
+    return Piece(
+        made.instruction, made.tiling, scope, old.shape, unreduced=numbers, without_partial_sums=without_partial_sums
+    )
 
 
 def _is_linear_in(old: Instruction) -> bool:
@@ -105,7 +107,7 @@ def _made(walk: Walk, old: Instruction, given: Sequence[Piece], count: int, scop
     tilings = [tiling_of(dims, choice.splits) for dims in factors.operands[:count]]
     if factors.summed & choice.splits.keys() or tilings != [p.tiling for p in given[:count]]:
         return None
-    local = [replace(p, unreduced=None, instead=None, source=None, parts={}) for p in given[:count]]
+    local = [replace(p, unreduced=None, without_partial_sums=None, source=None, parts={}) for p in given[:count]]
     return array_of(walk.pieces.in_parts(old, [*local, *given[count:]], scope, factors, choice.splits))
 
 

@@ -71,7 +71,7 @@ class Emitter(ComputationBuilder):
         before = [p for p in self.predecessors if p not in operands]
         return self.append(Instruction(op, operands, shape, name, control_predecessors=before, annotations=annotations))
 
-    def done(self, name: str, root: Instruction) -> Computation:
+    def build(self, name: str, root: Instruction) -> Computation:
         """The computation, without unused instructions."""
         live = {root}
         for instruction in reversed(self._order):
@@ -109,7 +109,7 @@ class Emitter(ComputationBuilder):
         """An array of zeros."""
         return self.full(np.zeros((), kind.dtype), Shape(kind, tuple(sizes)))
 
-    def nothing(self, kind: PrimitiveType) -> Instruction:
+    def additive_identity(self, kind: PrimitiveType) -> Instruction:
         """The identity of addition, which changes no bit of a number: 0 of integers, -0 of others.
 
         Raises UnsupportedError for formats without a zero.

@@ -30,7 +30,7 @@ def spread(make: Emitter, value: Instruction, numbers: Split, scope: Scope) -> I
     zeros = make.zeros(PrimitiveType.S32, shape.dimensions)
     is_first = make.compare(number, zeros, "EQ")
     kind = shape.element_type
-    nothing = make.nothing(kind) if kind.is_floating or kind.is_complex else make.zeros(kind)
+    nothing = make.additive_identity(kind) if kind.is_floating or kind.is_complex else make.zeros(kind)
     return make.add(Select(), is_first, value, make.broadcast(nothing, shape.dimensions))
 
 

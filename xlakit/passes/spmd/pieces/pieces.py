@@ -67,8 +67,8 @@ class Pieces:
                 own, made = piece.unequal
                 found = piece.parts[tiling] = resharded(self.make, made, own, tiling, scope)
             return found
-        if piece.instead is not None:
-            piece = piece.instead()
+        if piece.without_partial_sums is not None:
+            piece = piece.without_partial_sums()
         piece = self._summed_in_parts(piece, tiling, scope) or self.summed(piece)
         if piece.scope != scope:
             piece = self.within(piece, scope)
@@ -118,8 +118,8 @@ class Pieces:
 
     def summed(self, piece: Piece) -> Piece:
         """The value, after adding partial sums if it is unreduced."""
-        if piece.instead is not None:
-            piece = piece.instead()
+        if piece.without_partial_sums is not None:
+            piece = piece.without_partial_sums()
         if piece.unreduced is None:
             return piece
         made = piece.parts.get(piece.tiling)

@@ -28,8 +28,8 @@ class Piece:
     dead code. ``range_of``: the piece of which the value is a range, the dimension, and the start. ``padded``: the pad
     instruction that the value is, with its operands.
 
-    ``instead``: computes the value if it is not kept as partial sums. ``accumulates``: the number of the element of a
-    loop's state that the value is, and the numbers of the partial sums that the body has added to it.
+    ``without_partial_sums``: computes the value if it is not kept as partial sums. ``accumulates``: the number of the
+    element of a loop's state that the value is, and the numbers of the partial sums that the body has added to it.
     """
 
     instruction: Instruction
@@ -42,7 +42,7 @@ class Piece:
     unequal: tuple[Tiling, Instruction] | None = None
     range_of: tuple[Piece, int, int] | None = None
     padded: tuple[Instruction, tuple[Value, ...]] | None = None
-    instead: Callable[[], Piece] | None = None
+    without_partial_sums: Callable[[], Piece] | None = None
     accumulates: tuple[int, Split | None] | None = None
 
     @property
@@ -91,7 +91,7 @@ def rebuilt(shape: Shape, made: Iterator[Piece]) -> Value:
 
 
 @contextmanager
-def placing(module: HloModule, old: Instruction) -> Generator[None]:
+def errors_located(module: HloModule, old: Instruction) -> Generator[None]:
     """Adds the instruction and its location to errors that are raised inside."""
     try:
         yield

@@ -183,7 +183,7 @@ def _read(
 ) -> Piece:
     """The partial sums of a read: each member has the rows that it read, and -0 for others."""
     make = pieces.make
-    nothing = make.broadcast(make.nothing(made.shape.element_type), made.shape.dimensions)
+    nothing = make.broadcast(make.additive_identity(made.shape.element_type), made.shape.dimensions)
     chosen = make.add(Select(), has, made, nothing)
     return Piece(chosen, tiling, scope, old.shape, unreduced=joint_split(rows.values(), scope.size))
 

@@ -24,8 +24,6 @@ from xlakit.ops.elementwise.binary import Add
 from xlakit.ops.movement import Pad, Reverse, Slice
 from xlakit.ops.windows import ReduceWindow
 from xlakit.passes.dynamic.padded_reductions import identity_of
-from xlakit.passes.spmd.along.halo import Halo, Ranges, traffic
-from xlakit.passes.spmd.along.rows import can_be_added
 from xlakit.passes.spmd.pieces.local import local_op, local_slice, mirrored, splits_of
 from xlakit.passes.spmd.pieces.pieces import Pieces
 from xlakit.passes.spmd.pieces.reshard import resharded
@@ -43,6 +41,8 @@ from xlakit.passes.spmd.shardings.tilings import (
     with_split,
 )
 from xlakit.passes.spmd.shardings.values import Piece, array_of
+from xlakit.passes.spmd.split_dimensions.halo import Halo, Ranges, traffic
+from xlakit.passes.spmd.split_dimensions.rows import can_be_added
 
 # The factors of dimensions that are split by ranges come after those of the rule.
 RANGES: Final = 2_000
@@ -232,7 +232,7 @@ def _added_up(
     along = halo.dimension
     own = old.op_as(Slice).slice[along]
     length = (old.shape.dimensions[along] - 1) * own.stride + 1
-    placed = halo.among_nothing(value, own.start, length)
+    placed = halo.as_summand(value, own.start, length)
     op = local_slice(old.op_as(Slice), made[0])
     ranges = _changed(op.slice, {along: SliceDimension(0, length, own.stride)})
     tiling = with_split(made[0], along, None)

@@ -28,7 +28,7 @@ class Tie:
     by: Correspondence
 
 
-class Spreading:
+class FactorPropagation:
     """The tilings of nodes, and the ties along which they spread."""
 
     def __init__(
@@ -51,7 +51,7 @@ class Spreading:
             for node in dict.fromkeys((*tie.operands, *tie.results)):
                 self._tied[node].append(number)
 
-    def spread(self) -> None:
+    def propagate(self) -> None:
         """Spread all tilings: operations in their order, and in each order without conflicts first."""
         for order in ORDERS:
             for settle in (self._without_conflicts, self._with_conflicts):
@@ -91,9 +91,9 @@ class Spreading:
                         ended.add(factor)
                         found[factor] = next((s for s in self._coarser(own) if refines(split, s)), None)
         members = self._members(tie)
-        return {f: split for f, split in found.items() if split and self._is_to_spread(members, f, split)}
+        return {f: split for f, split in found.items() if split and self._is_missing_somewhere(members, f, split)}
 
-    def _is_to_spread(self, members: list[tuple[int, Dims]], factor: int, split: Split) -> bool:
+    def _is_missing_somewhere(self, members: list[tuple[int, Dims]], factor: int, split: Split) -> bool:
         """Whether some value of an operation does not have the split yet."""
         return any(factor in dims and self._tilings[node][dims.index(factor)] != split for node, dims in members)
 

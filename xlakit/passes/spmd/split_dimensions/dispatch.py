@@ -13,9 +13,13 @@ from xlakit.ops.movement import Pad, Slice
 from xlakit.ops.reduction import Reduce
 from xlakit.ops.sort import Sort, TopK
 from xlakit.ops.windows import ReduceWindow
-from xlakit.passes.spmd.along import (
+from xlakit.passes.spmd.pieces.pieces import Pieces
+from xlakit.passes.spmd.shardings.scopes import Scope
+from xlakit.passes.spmd.shardings.tilings import Tiling
+from xlakit.passes.spmd.shardings.values import Piece, Value
+from xlakit.passes.spmd.split_dimensions import (
+    all_to_all,
     concatenation,
-    elsewhere,
     kernel_gradients,
     products,
     reductions,
@@ -24,13 +28,9 @@ from xlakit.passes.spmd.along import (
     selections,
     windows,
 )
-from xlakit.passes.spmd.pieces.pieces import Pieces
-from xlakit.passes.spmd.shardings.scopes import Scope
-from xlakit.passes.spmd.shardings.tilings import Tiling
-from xlakit.passes.spmd.shardings.values import Piece, Value
 
 # Called with an operation and its operands; gives None if it does not apply, or if gathering is cheaper.
-_Along = Callable[[Pieces, Instruction, Sequence[Piece], Scope, Tiling | None], Value | None]
+_Rule = Callable[[Pieces, Instruction, Sequence[Piece], Scope, Tiling | None], Value | None]
 
 
 def _convolution(
@@ -40,7 +40,7 @@ def _convolution(
     return products.product(pieces, old, given, scope, hint) if found is None else found
 
 
-_ALONG: Final[dict[str, _Along]] = {
+_RULES: Final[dict[str, _Rule]] = {
     "concatenate": concatenation.concatenate,
     "convolution": _convolution,
     "dot": products.product,
@@ -58,22 +58,22 @@ _ALONG: Final[dict[str, _Along]] = {
 }
 
 # Operations whose operands may be resplit along other dimensions, by an all-to-all.
-_ELSEWHERE: Final = (Cholesky, Fft, Reduce, ReduceWindow, Sort, TopK, TriangularSolve)
+_RESPLIT: Final = (Cholesky, Fft, Reduce, ReduceWindow, Sort, TopK, TriangularSolve)
 
 
-def along(
+def along_split_dimensions(
     pieces: Pieces, old: Instruction, operands: Sequence[Value], scope: Scope, hint: Tiling | None
 ) -> Value | None:
     """The result of an operation whose operands are split along dimensions that it works along; None if it is computed
     by its factors.
     """
-    function = _ALONG.get(old.opcode)
+    function = _RULES.get(old.opcode)
     given = [v for v in operands if isinstance(v, Piece)]
     if len(given) != len(operands) or any(p.shape.is_dynamic for p in given if p.shape.is_array):
         return None
     found = None if function is None else function(pieces, old, given, scope, hint)
-    if found is None and isinstance(old.op, _ELSEWHERE):
-        found = elsewhere.elsewhere(pieces, old, given, scope, hint)
+    if found is None and isinstance(old.op, _RESPLIT):
+        found = all_to_all.resplit(pieces, old, given, scope, hint)
     return found
 
 

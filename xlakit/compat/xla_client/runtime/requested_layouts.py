@@ -17,7 +17,7 @@ from xlakit.errors import ArgumentError, ShapeError
 from xlakit.ir.instruction import Computation, HloModule, Instruction
 from xlakit.ops.data import Parameter, Tuple
 from xlakit.ops.elementwise.convert import Bitcast
-from xlakit.runtime.layouts import asks_for_layouts, in_asked_layouts, with_layouts_of
+from xlakit.runtime.layouts import requests_layouts, with_layouts_of, with_requested_layouts
 
 
 def laid_out_program(program: object, module: HloModule, options: CompileOptions) -> HloModule:
@@ -28,15 +28,17 @@ def laid_out_program(program: object, module: HloModule, options: CompileOptions
     """
     made = with_layouts_of(module, ())
     code = program.encode() if isinstance(program, str) else program
-    if isinstance(code, bytes) and asks_for_layouts(code):
-        made = in_asked_layouts(made, code)
+    if isinstance(code, bytes) and requests_layouts(code):
+        made = with_requested_layouts(made, code)
     given, result = options.argument_layouts, options.executable_build_options.result_layout
     if given is None and result is None:
         return made
     shape = made.program_shape
     parameters = shape.parameters if given is None else _of_arguments(given, shape.parameters)
-    asked = shape.result if result is None else _compatible(result.wrapped, shape.result, "result of the computation")
-    layout = ProgramShape(parameters, asked, shape.parameter_names)
+    requested = (
+        shape.result if result is None else _compatible(result.wrapped, shape.result, "result of the computation")
+    )
+    layout = ProgramShape(parameters, requested, shape.parameter_names)
     return made.replace(entry_computation_layout=layout)
 
 
@@ -63,20 +65,24 @@ def _compatible(given: OurShape, own: OurShape, what: str) -> OurShape:
     return given
 
 
-def with_logical_shapes(module: HloModule, asked: ProgramShape) -> HloModule:
+def with_logical_shapes(module: HloModule, requested: ProgramShape) -> HloModule:
     """A compiled module whose entry takes and gives arrays of the program's shapes, with the layouts that it asks for.
 
     The compiler's own arrays have their dimensions in the order of memory. A bitcast stands between the two, which
     moves nothing. Parts of arrays that were split have other sizes, and stay as they are.
     """
     parameters = {
-        old: asked.parameters[old.op.number]
+        old: requested.parameters[old.op.number]
         for old in module.entry.parameters
-        if isinstance(old.op, Parameter) and _lies_as(old.shape, asked.parameters[old.op.number])
+        if isinstance(old.op, Parameter) and _lies_as(old.shape, requested.parameters[old.op.number])
     }
     root = module.entry.root
     parts = root.operands if isinstance(root.op, Tuple) else (root,)
-    wanted = asked.result.tuple_shapes if isinstance(root.op, Tuple) and asked.result.is_tuple else (asked.result,)
+    wanted = (
+        requested.result.tuple_shapes
+        if isinstance(root.op, Tuple) and requested.result.is_tuple
+        else (requested.result,)
+    )
     results = dict(enumerate(wanted)) if len(parts) == len(wanted) else {}
     results = {number: shape for number, shape in results.items() if _lies_as(parts[number].shape, shape)}
     if not parameters and not results:
@@ -107,11 +113,11 @@ def with_logical_shapes(module: HloModule, asked: ProgramShape) -> HloModule:
     return module.replace(entry=entry, computations=others, entry_computation_layout=entry.program_shape)
 
 
-def _lies_as(held: OurShape, asked: OurShape) -> bool:
+def _lies_as(held: OurShape, requested: OurShape) -> bool:
     """Whether a compiler's array is the memory-order form of a program's array that is not row-major."""
-    if not held.is_array or not asked.is_array or major_to_minor(asked.layout_or_default) is None:
+    if not held.is_array or not requested.is_array or major_to_minor(requested.layout_or_default) is None:
         return False
-    return shape_in_memory(asked).compatible(held)
+    return shape_in_memory(requested).compatible(held)
 
 
 def leaf_layouts(shapes: Sequence[OurShape]) -> list[Layout]:

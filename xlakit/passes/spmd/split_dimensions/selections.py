@@ -27,13 +27,13 @@ from xlakit.ops.movement import Pad
 from xlakit.ops.reduction import Reduce, reducer_op
 from xlakit.ops.windows import SelectAndScatter
 from xlakit.passes.dynamic.padded_reductions import identity_of
-from xlakit.passes.spmd.along.halo import Halo, Ranges, traffic
-from xlakit.passes.spmd.along.windows import RANGES, finished, parts_known, with_factors
 from xlakit.passes.spmd.pieces.pieces import Pieces
 from xlakit.passes.spmd.shardings.factors import Factors, can_be_in_parts, factors_of
 from xlakit.passes.spmd.shardings.scopes import Scope
 from xlakit.passes.spmd.shardings.tilings import Split, Tiling, parts, unequal_dims
 from xlakit.passes.spmd.shardings.values import Piece
+from xlakit.passes.spmd.split_dimensions.halo import Halo, Ranges, traffic
+from xlakit.passes.spmd.split_dimensions.windows import RANGES, finished, parts_known, with_factors
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ from xlakit.passes.spmd.shardings.tilings import Split, Tiling, is_proper, parts
 from xlakit.passes.spmd.shardings.values import Piece, Value
 
 
-def elsewhere(
+def resplit(
     pieces: Pieces, old: Instruction, given: Sequence[Piece], scope: Scope, hint: Tiling | None
 ) -> Value | None:
     """An operation whose largest split operand is resplit along other dimensions; None if no dimension is free."""

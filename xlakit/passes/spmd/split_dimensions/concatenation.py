@@ -8,13 +8,13 @@ from xlakit.dataclass import dataclass
 from xlakit.ir.instruction import Instruction
 from xlakit.ops.elementwise.select import Select
 from xlakit.ops.movement import Concatenate
-from xlakit.passes.spmd.along.halo import Block, Halo, Ranges, traffic
-from xlakit.passes.spmd.along.windows import RANGES, finished, lengths, parts_known, with_factors
 from xlakit.passes.spmd.pieces.pieces import Pieces
 from xlakit.passes.spmd.shardings.factors import Factors, factors_of
 from xlakit.passes.spmd.shardings.scopes import Scope
 from xlakit.passes.spmd.shardings.tilings import Split, Tiling, parts, unequal_dims
 from xlakit.passes.spmd.shardings.values import Piece
+from xlakit.passes.spmd.split_dimensions.halo import Block, Halo, Ranges, traffic
+from xlakit.passes.spmd.split_dimensions.windows import RANGES, finished, lengths, parts_known, with_factors
 
 
 def concatenate(
@@ -84,7 +84,7 @@ class _Joined:
 
 
 @dataclass
-class _Round:
+class _SharedPermute:
     """Blocks that one permute sends, by operand and number in the operand's plan, and the array that members send."""
 
     given: Instruction
@@ -130,19 +130,19 @@ def _exchanged(
 
     Blocks of several operands go in one permute if no member sends or receives two of them: a roll is one permute.
     """
-    rounds: list[_Round] = []
+    permutes: list[_SharedPermute] = []
     for number, (one, halo, value) in enumerate(zip(joined, halos, values, strict=True)):
         blocks = () if one.tiling[halo.dimension] is None else halo.plan(value, one.ranges).blocks
         for index, block in enumerate(blocks):
-            given = halo.offered(block, value)
-            fitting = next((r for r in rounds if all(block.goes_with(other) for other in r.blocks.values())), None)
+            given = halo.segment_to_send(block, value)
+            fitting = next((p for p in permutes if all(block.goes_with(other) for other in p.blocks.values())), None)
             if fitting is None:
-                rounds.append(_Round(given, {(number, index): block}))
+                permutes.append(_SharedPermute(given, {(number, index): block}))
             else:
                 fitting.given = halo.chosen(block.firsts, given, fitting.given)
                 fitting.blocks[number, index] = block
     found: dict[tuple[int, int], Instruction] = {}
-    for one in rounds:
+    for one in permutes:
         pairs = [pair for block in one.blocks.values() for pair in block.pairs]
         got = halos[0].permuted(one.given, pairs)
         found.update(dict.fromkeys(one.blocks, got))

@@ -198,18 +198,18 @@ class Halo:
             return self._cut(value, ranges, fill)
         plan = self.plan(value, ranges)
         if received is None:
-            received = [self.permuted(self.offered(block, value), block.pairs) for block in plan.blocks]
+            received = [self.permuted(self.segment_to_send(block, value), block.pairs) for block in plan.blocks]
         sent = [(plan.own, value), *zip(plan.blocks, received, strict=True)]
         sent = [(block, own) for block, own in sent if block.places]
         found = self._in_a_row(sent, ranges) or self._updated(value, sent, ranges)
         return found if fill is None or ranges.within(self.size) else self._filled(found, ranges, fill)
 
-    def ended(self, value: Instruction, fill: Instruction) -> Instruction:
+    def padding_filled(self, value: Instruction, fill: Instruction) -> Instruction:
         """Each member's own part, with ``fill`` after the end of the dimension."""
         length, count = value.shape.dimensions[self.dimension], parts(self.split)
         return self.fetched(value, Ranges(tuple(p * length for p in range(count)), length, (length,) * count), fill)
 
-    def offered(self, block: Block, value: Instruction) -> Instruction:
+    def segment_to_send(self, block: Block, value: Instruction) -> Instruction:
         """The array that members send in a block; unspecified on members that do not send."""
         some = next(iter(block.firsts.values()))
         return self.elements(value, [block.firsts.get(p, some) for p in range(parts(self.split))], block.length)
@@ -236,14 +236,14 @@ class Halo:
         """Flags for the elements of the dimension, broadcast to the shape of an array."""
         return self.make.broadcast(flags, like.shape.dimensions, [self.dimension])
 
-    def among_nothing(self, value: Instruction, start: int, length: int) -> Instruction:
+    def as_summand(self, value: Instruction, start: int, length: int) -> Instruction:
         """A range of the dimension with the elements of the member's own part; other elements are 0 (-0 of floats).
 
         The sum over the members is the range.
         """
         part = value.shape.dimensions[self.dimension]
         sizes = [length + 2 * part if d == self.dimension else n for d, n in enumerate(value.shape.dimensions)]
-        around = self.make.broadcast(self.make.nothing(value.shape.element_type), sizes)
+        around = self.make.broadcast(self.make.additive_identity(value.shape.element_type), sizes)
         # Parts outside of the range are written into margins, which are cut off.
         places = [min(max(0, (p + 1) * part - start), length + part) for p in range(parts(self.split))]
         placed = self.make.add(DynamicUpdateSlice(), around, value, *self._starts(places, len(sizes)))

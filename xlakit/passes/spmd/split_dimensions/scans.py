@@ -25,14 +25,14 @@ from xlakit.ops.elementwise.select import Select
 from xlakit.ops.reduction import Reduce
 from xlakit.ops.windows import ReduceWindow
 from xlakit.passes.dynamic.padded_reductions import identity_of
-from xlakit.passes.spmd.along.halo import Halo
-from xlakit.passes.spmd.along.selections import combiner
-from xlakit.passes.spmd.along.windows import RANGES, finished, parts_known, windowed, with_ranges
 from xlakit.passes.spmd.pieces.pieces import Pieces
 from xlakit.passes.spmd.shardings.factors import can_be_in_parts, factors_of
 from xlakit.passes.spmd.shardings.scopes import Scope
 from xlakit.passes.spmd.shardings.tilings import Tiling, local_sizes, parts, unequal_dims
 from xlakit.passes.spmd.shardings.values import Piece
+from xlakit.passes.spmd.split_dimensions.halo import Halo
+from xlakit.passes.spmd.split_dimensions.selections import combiner
+from xlakit.passes.spmd.split_dimensions.windows import RANGES, finished, parts_known, windowed, with_ranges
 
 
 def reduce_window(
@@ -88,7 +88,7 @@ def _running(
     halo = Halo(make, scope, tiling, scan.dimension, split, sizes[scan.dimension])
     if scan.back and scan.dimension in odd:
         # A scan from the end reads the elements after the end of the dimension first, so they must be the identity.
-        value = halo.ended(value, identity)
+        value = halo.padding_filled(value, identity)
     low, high = (0, length - 1) if scan.back else (length - 1, 0)
     windows = list(op.window.dimensions)
     windows[scan.dimension] = WindowDimension(length, padding_low=low, padding_high=high)

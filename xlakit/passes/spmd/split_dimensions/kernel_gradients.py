@@ -20,14 +20,14 @@ from xlakit.ir.enums import ConvolutionKind
 from xlakit.ir.instruction import Instruction
 from xlakit.ops.convolution import Convolution
 from xlakit.ops.elementwise.binary import Add
-from xlakit.passes.spmd.along.halo import Halo, Ranges, traffic
-from xlakit.passes.spmd.along.windows import RANGES, dilated, parts_known, windowed, with_factors
 from xlakit.passes.spmd.pieces.local import local_convolution, splits_of
 from xlakit.passes.spmd.pieces.pieces import Pieces
 from xlakit.passes.spmd.shardings.factors import Factors, factors_of
 from xlakit.passes.spmd.shardings.scopes import Scope
 from xlakit.passes.spmd.shardings.tilings import Split, Tiling, joint_split, local_sizes, parts, teams_over
 from xlakit.passes.spmd.shardings.values import Piece
+from xlakit.passes.spmd.split_dimensions.halo import Halo, Ranges, traffic
+from xlakit.passes.spmd.split_dimensions.windows import RANGES, dilated, parts_known, windowed, with_factors
 
 
 def convolution(

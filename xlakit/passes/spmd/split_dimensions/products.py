@@ -6,8 +6,6 @@ import math
 from collections.abc import Sequence
 
 from xlakit.ir.instruction import Instruction
-from xlakit.passes.spmd.along.halo import Halo
-from xlakit.passes.spmd.along.windows import parts_known
 from xlakit.passes.spmd.pieces.choice import Choice
 from xlakit.passes.spmd.pieces.local import tiling_of
 from xlakit.passes.spmd.pieces.pieces import Pieces
@@ -15,6 +13,8 @@ from xlakit.passes.spmd.shardings.factors import Factors, factors_of
 from xlakit.passes.spmd.shardings.scopes import Scope
 from xlakit.passes.spmd.shardings.tilings import Split, Tiling, local_sizes, parts, unequal_dims
 from xlakit.passes.spmd.shardings.values import Piece, Value
+from xlakit.passes.spmd.split_dimensions.halo import Halo
+from xlakit.passes.spmd.split_dimensions.windows import parts_known
 
 
 def product(
@@ -46,7 +46,7 @@ def product(
     filled: list[Piece] = []
     for dims, piece, tiling, fill in zip(rule.operands, given, tilings, zero, strict=True):
         d, made = dims.index(factor), pieces.at(piece, tiling, scope)
-        made = Halo(pieces.make, scope, tiling, d, split, piece.shape.dimensions[d]).ended(made, fill)
+        made = Halo(pieces.make, scope, tiling, d, split, piece.shape.dimensions[d]).padding_filled(made, fill)
         filled.append(Piece(made, tiling, scope, piece.shape))
     return pieces.in_parts(old, filled, scope, rule, choice.splits)
 

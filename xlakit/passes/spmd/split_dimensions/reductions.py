@@ -26,8 +26,6 @@ from xlakit.passes.analysis.arg_min_max import arg_min_max_of
 from xlakit.passes.core.matching import uniform
 from xlakit.passes.dynamic.padded_reductions import identity_of, last_in_total_order, selective
 from xlakit.passes.dynamic.padded_values import Padder
-from xlakit.passes.spmd.along.halo import Halo
-from xlakit.passes.spmd.along.windows import RANGES, lengths, parts_known, with_factors
 from xlakit.passes.spmd.pieces.emit import Emitter
 from xlakit.passes.spmd.pieces.local import splits_of
 from xlakit.passes.spmd.pieces.pieces import Pieces
@@ -42,6 +40,8 @@ from xlakit.passes.spmd.shardings.tilings import (
     unequal_dims,
 )
 from xlakit.passes.spmd.shardings.values import Piece, Value, leaf_shapes
+from xlakit.passes.spmd.split_dimensions.halo import Halo
+from xlakit.passes.spmd.split_dimensions.windows import RANGES, lengths, parts_known, with_factors
 
 
 def reduce(pieces: Pieces, old: Instruction, given: Sequence[Piece], scope: Scope, hint: Tiling | None) -> Value | None:
@@ -67,7 +67,7 @@ def _of_unequal_parts(pieces: Pieces, old: Instruction, given: Sequence[Piece], 
         return None
     identity = pieces.make.constant(np.asarray(identity_of(op.to_apply, kind)))
     for d in odd:
-        made = Halo(pieces.make, scope, tiling, d, split_at(tiling, d), sizes[d]).ended(made, identity)
+        made = Halo(pieces.make, scope, tiling, d, split_at(tiling, d), sizes[d]).padding_filled(made, identity)
     filled = Piece(made, tiling, scope, array.shape)
     value = pieces.in_parts(old, [filled, given[1]], scope, rule, splits_of(rule, [tiling, ()]))
     return value if isinstance(value, Piece) else None
@@ -105,7 +105,7 @@ def _in_stages(
     odd = sizes[d] % parts(stages.split) != 0
     if stages.may_repeat:
         if odd:
-            arrays = [halo.ended(array, init) for halo, array, init in zip(halos, arrays, inits, strict=True)]
+            arrays = [halo.padding_filled(array, init) for halo, array, init in zip(halos, arrays, inits, strict=True)]
         start = _start_of_positions(make, old, stages, scope, sizes)
         if start is not None:
             # Positions from 0 in each part, for which argmax has a kernel; the part's start is added to the result.
@@ -117,7 +117,9 @@ def _in_stages(
         there = make.full(True, arrays[0].shape.with_element_type(PrimitiveType.PRED))
         no = make.scalar(False, PrimitiveType.PRED)
         flagged = dataclasses.replace(op, to_apply=selective(op.to_apply, Padder(make, make.context, old, {})))
-        found = _reduced(make, old, flagged, [*arrays, halos[0].ended(there, no) if odd else there, *inits, no])[:count]
+        found = _reduced(
+            make, old, flagged, [*arrays, halos[0].padding_filled(there, no) if odd else there, *inits, no]
+        )[:count]
     gathered = [_gathered(halos[0], one) for one in found]
     made = make.add(Reduce(dimensions=(0,), to_apply=op.to_apply), *gathered, *inits)
     return pieces.unbundle(made, old.shape, iter(stages.results), scope)
@@ -217,7 +219,7 @@ def top_k(pieces: Pieces, old: Instruction, given: Sequence[Piece], scope: Scope
     value = pieces.at(array, tiling, scope)
     if sizes[d] % parts(split) and last is not None:
         # Elements after the end of the dimension come last, also among equal ones.
-        value = halo.ended(value, make.constant(last))
+        value = halo.padding_filled(value, make.constant(last))
     local = dataclasses.replace(op, k=taken)
     made = make.add(local, value, like=old)
     places = make.element(made, 1)
