@@ -18,6 +18,7 @@ from xlakit.formats.hlo_proto import module_from_json, module_to_json, read_modu
 from xlakit.formats.hlo_proto.literals import decode_varints, encode_varints, read_literal, write_literal
 from xlakit.formats.hlo_proto.shapes import read_shape, write_shape
 from xlakit.formats.hlo_proto.shardings import read_sharding, write_sharding
+from xlakit.formats.hlo_text import parse_shape
 from xlakit.formats.unique_names import sanitized
 from xlakit.ir.attributes import (
     Annotations,
@@ -299,6 +300,26 @@ def test_a_sharding_on_one_device_is_replicated():
 
 
 # -- shapes and literals -------------------------------------------------------------------------
+
+
+def test_level_types_of_sparse_arrays():
+    shape, proto = parse_shape("f32[2,3]{1,0:D(C+,H~)#(u32)}"), schema.new("ShapeProto")
+    write_shape(shape, proto)
+    assert [
+        list(part) for part in (proto.layout.dim_level_types, proto.layout.dim_unique, proto.layout.dim_ordered)
+    ] == [
+        [1, 3],
+        [False, True],
+        [True, False],
+    ]
+    assert read_shape(proto) == shape
+    # Without flags, the indices of a level are unique and sorted.
+    for flags in (proto.layout.dim_unique, proto.layout.dim_ordered):
+        del flags[:]
+    assert read_shape(proto) == parse_shape("f32[2,3]{1,0:D(C,H)#(u32)}")
+    proto.layout.dim_unique.append(True)
+    with pytest.raises(FormatError, match="2 dim_level_types and flags of other numbers"):
+        read_shape(proto)
 
 
 def test_padded_layouts_survive():

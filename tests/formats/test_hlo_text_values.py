@@ -43,6 +43,8 @@ SHAPES = [
     ),
     ("f32[4]{0:P(s8[16]{0})}", None),
     ("s32[3,2]{1,0:T(*,2)}", None),
+    ("f32[2,3]{1,0:D(C+,S~)#(u32)}", None),
+    ("f32[2,3]{1,0:D(H+~,D)S(5)}", None),
 ]
 
 
@@ -54,6 +56,10 @@ def test_shape(text, shape):
 
 def test_shape_gets_the_default_layout():
     assert parse_shape("f32[2,3]").layout == Layout.default(2)
+
+
+def test_an_array_whose_dimensions_are_all_dense_is_dense():
+    assert parse_shape("f32[2,3]{1,0:D(D,D)}") == parse_shape("f32[2,3]")
 
 
 def test_a_layout_may_stand_apart_and_is_of_that_shape_alone():
@@ -75,6 +81,9 @@ def test_a_layout_may_stand_apart_and_is_of_that_shape_alone():
         ("f32[2]{0:Z(1)}", "expected one of T(...)", 10),
         ("f32[2]{0:#(s32)}", "not an unsigned integer type", 12),
         ("f32[2]{0:D(X)}", "level types", 12),
+        ("f32[2]{0:D(D+)}", "a dense dimension has no marks", 12),
+        ("f32[2]{0:D(D,D)}", "level_types has 2 entries for rank 1", 7),
+        ("f32[2]{0:D(C)T(2)}", "a sparse array has no tiles", 7),
         ("f32[99999999999999999999]", "64-bit", 5),
         ("(f32[], s32[]", "expected ',' or ')' in a tuple shape, got the end of the text", 14),
         ("(" * 100_000, "nested deeper", MAX_DEPTH + 1),

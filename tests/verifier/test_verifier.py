@@ -303,6 +303,8 @@ def test_devices_and_threads(header, body, message):
             'frontend_attributes={composite.name="f",composite.version="-1"}',
             "composite.version is -1",
         ),
+        ("ROOT y = f32[2]{0:D(C)} broadcast(x), dimensions={}", "f32[2]{0:D(C)} is sparse"),
+        ('ROOT y = (f32[], (f32[2]{0:D(C)})) custom-call(x), custom_call_target="a"', "is sparse"),
         ('ROOT y = u32[] custom-call(), custom_call_target="GetRngSeed"', r"gives u64[]"),
         ('ROOT y = u64[] custom-call(x), custom_call_target="GetRngSeed"', "takes no operands"),
         ('ROOT y = f32[] copy(x), origin={({"a"}, {"b"})}', "original value"),

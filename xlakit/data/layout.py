@@ -6,6 +6,7 @@ text carries today (tiles, element size, memory space, ...) are kept through rou
 
 from __future__ import annotations
 
+import enum
 import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -56,6 +57,36 @@ class SplitConfig:
         return f"({self.dimension}:{','.join(map(str, self.split_indices))})"
 
 
+class LevelKind(enum.IntEnum):
+    """How a dimension is stored: each index, or only those of stored elements."""
+
+    DENSE = 0
+    COMPRESSED = 1
+    SINGLETON = 2
+    LOOSE_COMPRESSED = 3
+
+
+LEVEL_LETTERS = "DCSH"
+
+
+@constructing
+@dataclass(frozen=True, slots=True)
+class LevelType:
+    """How one dimension of a sparse array is stored; its indices may repeat (``+``), and need not be sorted (``~``)."""
+
+    kind: LevelKind
+    unique: bool = True
+    ordered: bool = True
+
+    def __post_init__(self) -> None:
+        convert_fields(self, kind=LevelKind, unique=bool, ordered=bool)
+        if self.kind is LevelKind.DENSE and not (self.unique and self.ordered):
+            raise ShapeError(f"a dense dimension has no marks: {self}", hint="write D, or another kind")
+
+    def __str__(self) -> str:
+        return LEVEL_LETTERS[self.kind] + ("" if self.unique else "+") + ("" if self.ordered else "~")
+
+
 @constructing
 @dataclass(frozen=True, slots=True)
 class Layout:
@@ -63,7 +94,8 @@ class Layout:
 
     ``minor_to_major`` is a permutation of ``0 .. rank-1``. ``padded_dimensions``, when given, has one width
     (in elements, at least the size) for each dimension, and ``padding_value`` says what fills the gap.
-    The other fields are today's LayoutProto, carried along unchanged.
+    The other fields are today's LayoutProto, carried along unchanged. ``level_types`` are those of a sparse array,
+    which cannot be compiled; a dense array has none, also where it is given one for each dimension.
     """
 
     minor_to_major: tuple[int, ...]
@@ -78,6 +110,7 @@ class Layout:
     split_configs: tuple[SplitConfig, ...] = ()
     physical_shape: Shape | None = None
     dynamic_shape_metadata_prefix_bytes: int = 0
+    level_types: tuple[LevelType, ...] = ()
 
     def __post_init__(self) -> None:
         self._settle()
@@ -103,6 +136,21 @@ class Layout:
                     f"a layout's indices and pointers are unsigned integers, not {kind.hlo_name}",
                     hint="give u8, u16, u32 or u64",
                 )
+
+        if self.level_types:
+            self._settle_levels(rank)
+
+    def _settle_levels(self, rank: int) -> None:
+        convert_fields(self, level_types=tuple[LevelType, ...])
+        if len(self.level_types) != rank:
+            raise ShapeError(
+                f"level_types has {len(self.level_types)} entries for rank {rank}",
+                hint="give one for each dimension, or none",
+            )
+        if all(level.kind is LevelKind.DENSE for level in self.level_types):
+            object.__setattr__(self, "level_types", ())
+        elif self.tiles:
+            raise ShapeError("the layout of a sparse array has no tiles", hint="leave out the tiles")
 
     def _settle(self) -> None:
         if not all_of(int, self.minor_to_major) or not all_of(int, self.padded_dimensions):
@@ -150,6 +198,8 @@ class Layout:
     def __str__(self) -> str:
         order = ",".join(map(str, self.minor_to_major))
         parts: list[str] = []
+        if self.level_types:
+            parts.append(f"D({','.join(map(str, self.level_types))})")
         if self.tiles:
             parts.append("T" + "".join(map(str, self.tiles)))
         if self.tail_padding_alignment_in_elements != 1:

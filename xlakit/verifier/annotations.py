@@ -1,6 +1,6 @@
-"""Rules for annotations of instructions that affect their meaning.
+"""Rules for annotations of instructions that affect their meaning, and for layouts.
 
-Source: the checks of OpenXLA's HLO verifier for composite calls, known custom calls and original values.
+Source: the checks of OpenXLA's HLO verifier for composite calls, known custom calls, original values and sparse arrays.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from xlakit.data.primitive import PrimitiveType
+from xlakit.data.shape import Shape
 from xlakit.ir.instruction import Instruction
 from xlakit.ops.control import Call
 from xlakit.ops.custom_call import CustomCall
@@ -22,8 +23,11 @@ _REMEDIES = {
 
 
 def annotation_faults(program: Program) -> Iterator[Fault]:
-    """Faults of composite calls, of the custom call GetRngSeed, and of original values."""
+    """Faults of composite calls, of the custom call GetRngSeed, of original values, and arrays that are not dense."""
     for computation, instruction in program.instructions():
+        if _is_sparse(instruction.shape):
+            yield Fault(computation, instruction, f"{instruction.shape} is sparse", "leave out D(...) of its layout")
+            continue
         op: Any = instruction.op
         if isinstance(instruction.op, Call) and op.is_composite:
             rule = _composite_fault(instruction)
@@ -39,6 +43,10 @@ def annotation_faults(program: Program) -> Iterator[Fault]:
                 rule,
                 _REMEDIES.get(instruction.opcode, "give one part for each array in its shape, at its ShapeIndex"),
             )
+
+
+def _is_sparse(shape: Shape) -> bool:
+    return bool(shape.layout is not None and shape.layout.level_types) or any(map(_is_sparse, shape.tuple_shapes))
 
 
 def _composite_fault(call: Instruction) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from xlakit.data.layout import Layout, SplitConfig, Tile
+from xlakit.data.layout import Layout, LevelKind, LevelType, SplitConfig, Tile
 from xlakit.data.primitive import PrimitiveType
 from xlakit.data.shape import ProgramShape, Shape
 from xlakit.errors import FormatError, UnsupportedError
@@ -95,8 +95,6 @@ def _write_shape(shape: Shape, proto: Any) -> None:
 def read_layout(proto: Any, kind: PrimitiveType) -> Layout:
     """A Layout from a LayoutProto of an array of ``kind``. Raises FormatError, ShapeError."""
     order = tuple(proto.minor_to_major)
-    if any(proto.dim_level_types):
-        raise UnsupportedError("layouts of sparse arrays are not supported")
     alignment = proto.tail_padding_alignment_in_elements or 1
     if alignment < 0:
         raise FormatError(f"tail_padding_alignment_in_elements {alignment} is negative")
@@ -113,7 +111,17 @@ def read_layout(proto: Any, kind: PrimitiveType) -> Layout:
         split_configs=tuple(SplitConfig(s.dimension, tuple(s.split_indices)) for s in proto.split_configs),
         physical_shape=read_shape(proto.physical_shape) if proto.HasField("physical_shape") else None,
         dynamic_shape_metadata_prefix_bytes=proto.dynamic_shape_metadata_prefix_bytes,
+        level_types=_read_levels(proto),
     )
+
+
+def _read_levels(proto: Any) -> tuple[LevelType, ...]:
+    """The types of the dimensions' levels; without flags their indices are unique and sorted."""
+    kinds = tuple(proto.dim_level_types)
+    flags = [tuple(given) or (True,) * len(kinds) for given in (proto.dim_unique, proto.dim_ordered)]
+    if any(len(given) != len(kinds) for given in flags):
+        raise FormatError(f"a layout has {len(kinds)} dim_level_types and flags of other numbers")
+    return tuple(LevelType(LevelKind(kind), *given) for kind, *given in zip(kinds, *flags, strict=True))
 
 
 def write_layout(layout: Layout, proto: Any, kind: PrimitiveType) -> None:
@@ -139,6 +147,10 @@ def write_layout(layout: Layout, proto: Any, kind: PrimitiveType) -> None:
     if layout.physical_shape is not None:
         write_shape(layout.physical_shape, proto.physical_shape)
     proto.dynamic_shape_metadata_prefix_bytes = layout.dynamic_shape_metadata_prefix_bytes
+    for level in layout.level_types:
+        proto.dim_level_types.append(level.kind)
+        proto.dim_unique.append(level.unique)
+        proto.dim_ordered.append(level.ordered)
 
 
 def _bounds(kind: PrimitiveType) -> tuple[float, float]:

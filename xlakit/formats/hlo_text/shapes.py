@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeVar
 
-from xlakit.data.layout import COMBINED_DIMENSION, Layout, SplitConfig, Tile
+from xlakit.data.layout import COMBINED_DIMENSION, LEVEL_LETTERS, Layout, LevelKind, LevelType, SplitConfig, Tile
 from xlakit.data.primitive import PrimitiveType
 from xlakit.data.shape import UNBOUNDED, Shape, make_tuple_shape
 from xlakit.errors import ShapeError
@@ -185,18 +185,19 @@ def _inner_shape(lexer: Lexer) -> Shape:
     return shape
 
 
-def _skip_level_types(lexer: Lexer, fields: dict[str, object]) -> None:
-    # Sparse layouts are gone from XLA; old texts still say that a dimension is dense.
-    def level(lexer: Lexer) -> str:
-        word = lexer.text
-        if word not in ("D", "C", "S", "H"):
+def _level_types(lexer: Lexer, fields: dict[str, object]) -> None:
+    def level(lexer: Lexer) -> LevelType:
+        start, word = lexer.start, lexer.text
+        if len(word) != 1 or word not in LEVEL_LETTERS:
             raise lexer.expected("one of the level types D, C, S, H")
         lexer.advance()
-        lexer.accept("+")
-        lexer.accept("~")
-        return word
+        repeats, unsorted = lexer.accept("+"), lexer.accept("~")
+        try:
+            return LevelType(LevelKind(LEVEL_LETTERS.index(word)), not repeats, not unsorted)
+        except ShapeError as fault:
+            raise lexer.error(fault.rule, start, hint=fault.hint) from None
 
-    list_of(lexer, "(", ")", level, "between level types")
+    fields["level_types"] = tuple(list_of(lexer, "(", ")", level, "between level types"))
 
 
 _LAYOUT_FIELDS: dict[str, Callable[[Lexer, dict[str, object]], None]] = {
@@ -209,7 +210,7 @@ _LAYOUT_FIELDS: dict[str, Callable[[Lexer, dict[str, object]], None]] = {
     "SC": _split_configs,
     "P": _in_parentheses("physical_shape", _inner_shape),
     "M": _in_parentheses("dynamic_shape_metadata_prefix_bytes", Lexer.expect_integer),
-    "D": _skip_level_types,
+    "D": _level_types,
 }
 
 
