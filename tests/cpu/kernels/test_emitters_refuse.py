@@ -229,7 +229,7 @@ def test_sorts_that_read_what_they_have_overwritten():
 @pytest.mark.parametrize("change", [{"k": 300}, {"scratch_bytes": 8}, {"tasks": 0}])
 def test_first_elements(change):
     plan = top_k._plan(UP, f32(3, 200), 40, 1, (top_k.Column(P.F32, 0),))
-    assert plan.method is top_k.Method.SORT
+    assert plan.method is top_k.Method.RADIX_SELECT
     assert not refused(top_k.emit_top_k, replace(plan, **change)).functions
 
 

@@ -19,19 +19,20 @@ from xlakit.cpu.kernels.shared.common_code import PREFIX, options_of
 from xlakit.cpu.kernels.sort.common import (
     ChunkPositions,
     CountDigits,
-    MakeRecords,
     MoveByDigit,
+    PackRecords,
     SortRecords,
-    TakeApart,
+    UnpackRecords,
 )
 from xlakit.cpu.kernels.sort.top_k_common import CollectFirst, JoinFirst, KeepFirst
 from xlakit.cpu.llvm import VOID, Effort, Module
 from xlakit.data.primitive import PrimitiveType
 from xlakit.options import compiling, current
+from xlakit.passes.analysis.sort_order import SortKey
 
 _PRODUCTS = (MacroKernel, FillTable, PackRows, PackSlivers, Exponents)
 _TRANSFORMS = (Pass, LoadColumns, LoadRows, StoreColumns, StoreRows)
-_SORTS = (MakeRecords, TakeApart, CountDigits, MoveByDigit, SortRecords, ChunkPositions)
+_SORTS = (PackRecords, UnpackRecords, CountDigits, MoveByDigit, SortRecords, ChunkPositions)
 _FIRST = (KeepFirst, JoinFirst, CollectFirst)
 
 FAMILIES: Mapping[str, Callable[..., Any]] = {c.family: c for c in (*_PRODUCTS, *_TRANSFORMS, *_SORTS, *_FIRST)}
@@ -77,4 +78,6 @@ def _read(text: str) -> Any:
         return next(k for k in PrimitiveType if k.hlo_name == rest)
     if kind == "e":
         return Engine.decoded(rest)
+    if kind == "o":
+        return SortKey.decoded(rest)
     return rest

@@ -68,6 +68,18 @@ class SortKey:
         """Whether keys of different bits can compare equal."""
         return self.zeros_equal or self.nan is not NanOrder.BITS
 
+    def encoded(self) -> str:
+        """The order of elements of the key's type in full, without the operand."""
+        return f"{self.kind.hlo_name}_{self.nan.value}_{int(self.descending)}{int(self.zeros_equal)}"
+
+    @staticmethod
+    def decoded(text: str) -> SortKey:
+        """The key whose ``encoded`` is ``text``, of whole elements of operand 0."""
+        kind, nan, flags = text.split("_")
+        descending, zeros_equal = (flag == "1" for flag in flags)
+        found = next(k for k in PrimitiveType if k.hlo_name == kind)
+        return SortKey(0, found, descending=descending, nan=NanOrder(nan), zeros_equal=zeros_equal)
+
 
 # A lexicographic order: a key decides if all keys before it are equal.
 KeyOrder = tuple[SortKey, ...]

@@ -91,7 +91,7 @@ def test_methods(count, ties, monkeypatch):
     monkeypatch.setattr(top_k.LONG_ROW, "default", 2000)
     monkeypatch.setattr(top_k.CHUNK, "default", 500)
     monkeypatch.setattr(top_k.WANTED_OF_CHUNK, "default", 8)
-    sorts = {Method.LIST: Method.SORT, Method.CHUNKED_LIST: Method.CHUNKED_SORT}
+    sorts = {Method.LIST: Method.RADIX_SELECT, Method.CHUNKED_LIST: Method.CHUNKED_RADIX_SELECT}
     for length, method in ((700, Method.LIST), (2345, Method.CHUNKED_LIST)):
         x = RNG.integers(0, ties, (2, length))
         for start in (0, length - count):

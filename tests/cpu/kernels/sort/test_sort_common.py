@@ -7,10 +7,10 @@ from xlakit.cpu.kernels.shared import common
 from xlakit.cpu.kernels.sort.common import (
     ChunkPositions,
     CountDigits,
-    MakeRecords,
     MoveByDigit,
+    PackRecords,
     SortRecords,
-    TakeApart,
+    UnpackRecords,
 )
 from xlakit.cpu.kernels.sort.plan import make_layout
 from xlakit.cpu.kernels.sort.top_k_common import CollectFirst, JoinFirst, KeepFirst
@@ -30,12 +30,12 @@ RECORD = make_layout([KEY], [P.S8, P.C64], 1000, alone=False)
         MoveByDigit.of(RECORD, KEY, exceptions=False, counter=I64),
         SortRecords.of(RECORD, KEY, False, exceptions=True, counter=I32),
         SortRecords.of(make_layout([INTEGER], [P.S32], 1000, alone=True), INTEGER, True, exceptions=False, counter=I32),
-        MakeRecords.of(RECORD, KEY, 32, exceptions=False, counter=I32),
-        TakeApart.of(RECORD, KEY, 0, exceptions=False, counter=I32),
+        PackRecords.of(RECORD, KEY, 32, exceptions=False, counter=I32),
+        UnpackRecords.of(RECORD, KEY, 0, exceptions=False, counter=I32),
         ChunkPositions(32),
-        KeepFirst(P.BF16, False, "bits", False, 64, 32, True),
-        JoinFirst(P.U8, True, "high", False, 64, 32, False),
-        CollectFirst(P.F8E4M3FN, True, "low", True, 64, 32, False),
+        KeepFirst(SortKey(0, P.BF16), 64, 32, True),
+        JoinFirst(SortKey(0, P.U8, descending=True, nan=NanOrder.HIGH), 64, 32, False),
+        CollectFirst(SortKey(0, P.F8E4M3FN, descending=True, nan=NanOrder.LOW, zeros_equal=True), 64, 32, False),
     ],
     ids=lambda function: function.family,
 )

@@ -15,6 +15,7 @@ from xlakit.cpu.kernels.shared.common_code import PREFIX
 from xlakit.cpu.llvm import VOID, Function, Module, Type, Value
 from xlakit.data.primitive import PrimitiveType
 from xlakit.errors import InternalError
+from xlakit.passes.analysis.sort_order import SortKey
 
 
 class Common(Protocol):
@@ -74,5 +75,5 @@ def _written(value: Any) -> str:
     if isinstance(value, PrimitiveType):
         return f"k{value.hlo_name}"
     if isinstance(value, Encoded):
-        return f"e{value.encoded()}"
+        return f"{'o' if isinstance(value, SortKey) else 'e'}{value.encoded()}"
     raise InternalError(f"a common function cannot depend on {value!r}")

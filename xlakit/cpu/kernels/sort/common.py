@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import ClassVar, TypeVar
 
 from xlakit.cpu.kernels.sort.keys import (
@@ -24,7 +25,7 @@ from xlakit.cpu.llvm.loop import NO_UNROLL
 from xlakit.cpu.llvm.promises import NO_INLINE
 from xlakit.data.primitive import PrimitiveType
 from xlakit.dataclass import dataclass
-from xlakit.passes.analysis.sort_order import NanOrder, SortKey
+from xlakit.passes.analysis.sort_order import Part, SortKey
 
 # Loops that count or move records gain from unrolling; most others do not, and stay rolled to be compiled fast.
 UNROLL = ('"llvm.loop.unroll.count", i32 4',)
@@ -45,10 +46,7 @@ class ByKey:
 
     record: int
     offset: int
-    kind: PrimitiveType
-    descending: bool
-    nan: str
-    zeros_equal: bool
+    key: SortKey
     exceptions: bool
     counter: int
 
@@ -56,13 +54,13 @@ class ByKey:
     def of(cls: type[T], record: Record, key: SortKey, *more: int, exceptions: bool, counter: Type) -> T:
         """The function for a key of a record."""
         field = record.field(key.operand, key.part)
-        order = key.descending, key.nan.value, key.zeros_equal
-        return cls(record.bits, field.offset, key.kind, *order, exceptions, counter.bits, *more)
+        own = replace(key, operand=0, part=Part.WHOLE)
+        return cls(record.bits, field.offset, own, exceptions, counter.bits, *more)
 
     @property
-    def key(self) -> SortKey:
-        """The key."""
-        return SortKey(0, self.kind, descending=self.descending, nan=NanOrder(self.nan), zeros_equal=self.zeros_equal)
+    def kind(self) -> PrimitiveType:
+        """The type of the key."""
+        return self.key.kind
 
     def load(self, fn: Function, records: Value, index: Value) -> Value:
         """A record of an array."""
@@ -134,7 +132,7 @@ class SortRecords(ByKey):
     def write(self, fn: Function) -> None:
         """Write its body."""
         move = fn.module.function("move_by_digit", VOID, MoveByDigit.parameters, attributes=[NO_INLINE])
-        self._for_moving().write(move)
+        MoveByDigit(self.record, self.offset, self.key, self.exceptions, self.counter).write(move)
         move.ret()
 
         def call(_: ByKey, *arguments: Value) -> None:
@@ -171,22 +169,18 @@ class SortRecords(ByKey):
     def _order(self) -> Order:
         # The bits of floats are stored in the order of unsigned integers.
         plain = is_unchanged(self.key)
-        return Order(self.record, plain and self.kind.is_signed, plain and self.descending)
-
-    def _for_moving(self) -> MoveByDigit:
-        order = self.descending, self.nan, self.zeros_equal
-        return MoveByDigit(self.record, self.offset, self.kind, *order, self.exceptions, self.counter)
+        return Order(self.record, plain and self.kind.is_signed, plain and self.key.descending)
 
 
 @dataclass(frozen=True, slots=True)
-class MakeRecords(ByKey):
+class PackRecords(ByKey):
     """``void(ptr keys, ptr others, i64 begin, i64 end, ptr records, ptr exception)``: make records of some elements.
 
     Below its key, a record has the element of ``others``, of ``along`` bits; none if that is 0. The byte at
     ``exception`` becomes 1 if a key is an exception.
     """
 
-    family: ClassVar[str] = "sort_make"
+    family: ClassVar[str] = "sort_pack"
     parameters: ClassVar[Sequence[Type]] = (PTR, PTR, I64, I64, PTR, PTR)
 
     along: int
@@ -206,10 +200,10 @@ class MakeRecords(ByKey):
 
 
 @dataclass(frozen=True, slots=True)
-class TakeApart(ByKey):
-    """``void(ptr records, i64 begin, i64 end, ptr keys, ptr others)``: the inverse of MakeRecords."""
+class UnpackRecords(ByKey):
+    """``void(ptr records, i64 begin, i64 end, ptr keys, ptr others)``: the inverse of PackRecords."""
 
-    family: ClassVar[str] = "sort_take_apart"
+    family: ClassVar[str] = "sort_unpack"
     parameters: ClassVar[Sequence[Type]] = (PTR, I64, I64, PTR, PTR)
 
     along: int

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from xlakit.cpu.kernels.shared import common
-from xlakit.cpu.kernels.sort.common import ChunkPositions, MakeRecords, TakeApart
+from xlakit.cpu.kernels.sort.common import ChunkPositions, PackRecords, UnpackRecords
 from xlakit.cpu.kernels.sort.keys import has_exceptions, narrowed, raw_type, store_raw
 from xlakit.cpu.kernels.sort.plan import (
     COUNTS_BYTES,
@@ -74,14 +74,14 @@ class _Plain(NamedTuple):
     def make(self, rows: Rows, base: Value, begin: Value, end: Value, records: Value, exception: Value) -> None:
         """Make the records of some elements of the row that begins at ``base``."""
         common.call(
-            rows.fn, self._of(MakeRecords), *self._arrays(rows, rows.inputs, base), begin, end, records, exception
+            rows.fn, self._of(PackRecords), *self._arrays(rows, rows.inputs, base), begin, end, records, exception
         )
 
-    def take_apart(self, rows: Rows, base: Value, begin: Value, end: Value, records: Value) -> None:
+    def unpack(self, rows: Rows, base: Value, begin: Value, end: Value, records: Value) -> None:
         """Write the elements of some records of a row."""
-        common.call(rows.fn, self._of(TakeApart), records, begin, end, *self._arrays(rows, rows.outputs, base))
+        common.call(rows.fn, self._of(UnpackRecords), records, begin, end, *self._arrays(rows, rows.outputs, base))
 
-    def _of(self, function: type[MakeRecords] | type[TakeApart]) -> MakeRecords | TakeApart:
+    def _of(self, function: type[PackRecords] | type[UnpackRecords]) -> PackRecords | UnpackRecords:
         (key,) = self.record.keys
         return function.of(self.record, key, self.along, exceptions=False, counter=I32)
 
@@ -138,7 +138,7 @@ def _sort_plain(rows: Rows, plain: _Plain, sorter: RecordSorter, slot: Value, ba
     spare, first, exception = slot, fn.at(slot, I8, plan.length * plain.record.bytes), fn.alloca(I8)
     plain.make(rows, base, begin, end, first, exception)
     sorted_records = sorter.sort(fn, first, spare, first, end, fn.load(I8, exception).ne(0))
-    plain.take_apart(rows, base, begin, end, sorted_records)
+    plain.unpack(rows, base, begin, end, sorted_records)
 
 
 def _sort_tile(rows: Rows, sorters: list[RecordSorter], slot: Value, base: Value, columns: Value) -> None:
@@ -319,7 +319,7 @@ class _Parallel:
                     fn.copy(fn.at(target, I8, begin), fn.at(current, I8, begin), size)
                 return
             if plain is not None:
-                plain.take_apart(rows, task.base, task.begin, task.end, current)
+                plain.unpack(rows, task.base, task.begin, task.end, current)
                 return
             with fn.loop(task.begin, task.end, independent=True) as loop:
                 rows.unpack(record, load_record(fn, record, current, loop.index), task.base, loop.index)

@@ -59,7 +59,7 @@ def make_record(fn: Function, record: Record, element: Callable[[int], Value], i
     return value, exception
 
 
-def take_apart(
+def unpack(
     fn: Function,
     record: Record,
     kinds: Sequence[PrimitiveType],
@@ -172,6 +172,6 @@ class Rows:
     def unpack(self, record: Record, value: Value, base: Value, index: Value) -> None:
         """Write the element of a record as element ``index`` of the results."""
         plan = self.plan
-        elements = take_apart(self.fn, record, plan.kinds, value, lambda k, i: self.load(k, base, i))
+        elements = unpack(self.fn, record, plan.kinds, value, lambda k, i: self.load(k, base, i))
         for operand, bits in enumerate(elements):
             self.store(operand, bits, base, index)

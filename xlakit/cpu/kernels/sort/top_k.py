@@ -11,8 +11,6 @@ the order of equal elements.
 from __future__ import annotations
 
 import math
-from collections.abc import Generator
-from contextlib import contextmanager
 from dataclasses import replace
 from enum import Enum
 from typing import NamedTuple, TypeVar
@@ -25,7 +23,7 @@ from xlakit.cpu.kernels.sort.plan import INDEX, MOST_TASKS, Record, make_layout
 from xlakit.cpu.kernels.sort.radix import index_of
 from xlakit.cpu.kernels.sort.records import RecordSorter, load_record
 from xlakit.cpu.kernels.sort.top_k_common import CollectFirst, JoinFirst, KeepFirst, RowKeys
-from xlakit.cpu.llvm import I8, I64, PTR, Effort, Function, Module, Value
+from xlakit.cpu.llvm import I8, I64, PTR, Effort, Module, Value
 from xlakit.cpu.llvm.loop import NO_UNROLL
 from xlakit.cpu.loops.emit.kernel import Kernel, Phase, kernel_function
 from xlakit.data.primitive import PrimitiveType
@@ -61,8 +59,18 @@ class Method(Enum):
     NOTHING = "nothing"  # none are wanted, or there are none
     LIST = "list"  # by a sorted list of them
     CHUNKED_LIST = "chunked list"  # the same for each chunk of a row, and again for what they give
-    SORT = "sort"  # by sorting those that may be among them
-    CHUNKED_SORT = "chunked sort"  # the same for each chunk of a row, and again for what they give
+    RADIX_SELECT = "radix select"  # by sorting those up to a bound, which is found by counting digits
+    CHUNKED_RADIX_SELECT = "chunked radix select"  # the same for each chunk of a row; what they give is sorted again
+
+    @property
+    def is_chunked(self) -> bool:
+        """Whether several tasks share a row."""
+        return self in (Method.CHUNKED_LIST, Method.CHUNKED_RADIX_SELECT)
+
+    @property
+    def sorts(self) -> bool:
+        """Whether records are sorted, in buffers."""
+        return self in (Method.RADIX_SELECT, Method.CHUNKED_RADIX_SELECT)
 
 
 class Column(NamedTuple):
@@ -95,7 +103,7 @@ class TopKPlan:
     @property
     def chunks(self) -> int:
         """The number of tasks that share a row."""
-        return self.tasks // self.rows if self.method in (Method.CHUNKED_LIST, Method.CHUNKED_SORT) else 1
+        return self.tasks // self.rows if self.method.is_chunked else 1
 
     @property
     def buffer_bytes(self) -> int:
@@ -109,21 +117,12 @@ class TopKPlan:
 
     def common(self, function: type[_RowFunction]) -> _RowFunction:
         """A common function over the keys of rows or over records, for the types of this plan."""
-        key, record = self.key, self.record
-        return function(
-            kind=key.kind,
-            descending=key.descending,
-            nan=key.nan.value,
-            zeros_equal=key.zeros_equal,
-            record_bits=record.bits,
-            rank_bits=record.field(INDEX).bits,
-            last=self.last,
-        )
+        return function(replace(self.key, operand=0), self.record.bits, self.record.field(INDEX).bits, self.last)
 
     @property
     def cost(self) -> float:
         """The estimated nanoseconds on one processor."""
-        if self.method in (Method.SORT, Method.CHUNKED_SORT):
+        if self.method.sorts:
             # In rows that are long against k, most elements are only compared.
             cycles = min(12.0 * self.length + 60.0 * self.k, 2.0 * self.length + 600.0 * self.k)
         else:
@@ -194,7 +193,7 @@ def _plan(
     elif k <= FEW.value:
         method = Method.CHUNKED_LIST if is_long else Method.LIST
     else:
-        method = Method.CHUNKED_SORT if is_long else Method.SORT
+        method = Method.CHUNKED_RADIX_SELECT if is_long else Method.RADIX_SELECT
         chunk = -(-length * rows // tasks) if is_long else length
         scratch += 2 * tasks * chunk * bytes
     return TopKPlan(method, key, arrays, columns, rows, length, k, last, tasks, scratch)
@@ -219,47 +218,42 @@ def emit_top_k(module: Module, plan: TopKPlan) -> list[Phase]:
     Results may not have the memory of the arrays given.
     """
     check_plan(plan)
-    match plan.method:
-        case Method.NOTHING:
-            return []
-        case Method.LIST:
-            return [_emit_list(module, plan)]
-        case Method.CHUNKED_LIST:
-            return [_emit_chunks(module, plan), _emit_joined(module, plan)]
-        case Method.SORT:
-            return [_emit_sorted(module, plan)]
-        case Method.CHUNKED_SORT:
-            return [_emit_sorted_chunks(module, plan), _emit_sorted_again(module, plan)]
+    if plan.method is Method.NOTHING:
+        return []
+    if plan.method.is_chunked:
+        return [_emit_chunks(module, plan), _emit_joined(module, plan)]
+    return [_emit_rows(module, plan)]
 
 
 def check_plan(plan: TopKPlan) -> None:
     """Raise InternalError if lists or the buffers for sorting would be too short."""
     if plan.method is Method.NOTHING:
         return
-    chunked = plan.method in (Method.CHUNKED_LIST, Method.CHUNKED_SORT)
-    lists = plan.tasks * plan.k * plan.record.bytes if chunked else 0
-    sorts = plan.method in (Method.SORT, Method.CHUNKED_SORT)
+    lists = plan.tasks * plan.k * plan.record.bytes if plan.method.is_chunked else 0
+    buffers = 2 * plan.tasks * plan.buffer_bytes if plan.method.sorts else 0
     require(
         f"the first {plan.k} of {plan.rows} rows of {plan.length} in {plan.tasks} tasks",
         [
             ("there are rows and tasks", plan.rows > 0 and plan.tasks > 0),
-            ("rows are whole numbers of chunks", not chunked or plan.tasks % plan.rows == 0),
+            ("rows are whole numbers of chunks", not plan.method.is_chunked or plan.tasks % plan.rows == 0),
             ("each chunk has as many elements as are wanted", 0 < plan.k <= plan.length // max(1, plan.chunks)),
             ("all positions fit a record", plan.length <= 1 << 32 or plan.record.bits > 64),
-            ("scratch is as long", plan.scratch_bytes >= lists + sorts * 2 * plan.tasks * plan.buffer_bytes),
+            ("scratch is as long", plan.scratch_bytes >= lists + buffers),
         ],
     )
 
 
-class _Arrays:
-    """The arrays given and the results as the code accesses them, and calls of the functions over rows.
+class _Rows:
+    """Rows as the code of a phase accesses them: their keys, their first elements, and their results.
 
     The position of an element in its row is given by its rank in reading order: rows are read backwards if their last
     elements are wanted.
     """
 
-    def __init__(self, fn: Function, plan: TopKPlan) -> None:
-        self.fn = fn
+    def __init__(self, module: Module, name: str, effort: Effort, plan: TopKPlan) -> None:
+        self._sorter = RecordSorter(module, plan.record, plan.length) if plan.method.sorts else None
+        self.fn = fn = kernel_function(module, name)
+        fn.effort = effort
         self.plan = plan
         count = plan.arrays + len(plan.columns) + bool(plan.scratch_bytes)
         pointers = [fn.load(PTR, fn.at(fn.parameters[0], PTR, n)) for n in range(count)]
@@ -270,18 +264,27 @@ class _Arrays:
         """The address of the row's keys."""
         return self.fn.at(self.given[self.plan.key.operand], raw_type(self.plan.key.kind), row * self.plan.length)
 
-    def keep(self, row: Value, begin: Value, end: Value, records: Value) -> None:
-        """Store the records of the first elements of a range of ranks."""
-        plan, fn = self.plan, self.fn
-        common.call(fn, plan.common(KeepFirst), self.row(row), fn.i64(plan.length), begin, end, fn.i64(plan.k), records)
+    def first(self, row: Value, begin: Value, end: Value, records: Value) -> Value:
+        """The address of the records of the first ``k`` elements of a range of ranks, in order.
 
-    def sorted(self, sorter: RecordSorter, row: Value, begin: Value, end: Value, records: Value) -> Value:
-        """The address of a range's records, in a task's memory: the first ``k`` of them are the first, in order."""
+        records: memory for ``k`` of them; if they are sorted, the two buffers of a task.
+        """
         plan, fn = self.plan, self.fn
-        count = fn.alloca(I64)
         chunk = self.row(row), fn.i64(plan.length), begin, end
+        if self._sorter is None:
+            common.call(fn, plan.common(KeepFirst), *chunk, fn.i64(plan.k), records)
+            return records
+        count = fn.alloca(I64)
         common.call(fn, plan.common(CollectFirst), *chunk, fn.i64(plan.k), records, count)
-        return sorter.sort(fn, records, fn.at(records, I8, plan.buffer_bytes), records, fn.load(I64, count))
+        return self._sorter.sort(fn, records, fn.at(records, I8, plan.buffer_bytes), records, fn.load(I64, count))
+
+    def joined(self, lists: Value, other: Value) -> Value:
+        """The address of the records of a row's first elements, given the lists of its chunks and as much memory."""
+        plan, fn = self.plan, self.fn
+        if self._sorter is not None:
+            return self._sorter.sort(fn, lists, other, lists, fn.i64(plan.chunks * plan.k))
+        common.call(fn, plan.common(JoinFirst), lists, fn.i64(plan.chunks), fn.i64(plan.k))
+        return lists
 
     def store(self, row: Value, records: Value) -> None:
         """Write the results of a row, by the records of its first elements in order."""
@@ -298,90 +301,54 @@ class _Arrays:
                 store_raw(fn, bits, result, target)
 
 
-def _emit_list(module: Module, plan: TopKPlan) -> Phase:
+def _emit_rows(module: Module, plan: TopKPlan) -> Phase:
     """The phase that finds the first elements of each row in one task."""
-    fn = kernel_function(module, "top_k_rows")
-    fn.effort = Effort.CODE
-    arrays = _Arrays(fn, plan)
-    records = fn.alloca(plan.record.type, plan.k, align=64)
-    with _rows(fn, plan) as row:
-        arrays.keep(row, fn.i64(0), fn.i64(plan.length), records)
-        arrays.store(row, records)
+    rows = _Rows(module, "top_k_rows", Effort.CODE, plan)
+    fn = rows.fn
+    _, begin, end = fn.parameters
+    if plan.method.sorts:
+        memory = fn.at(rows.scratch, I8, begin * (2 * plan.buffer_bytes))
+    else:
+        memory = fn.alloca(plan.record.type, plan.k, align=64)
+    first, last = (bound * plan.rows // plan.tasks for bound in (begin, end))
+    with fn.loop(first, last) as loop:
+        rows.store(loop.index, rows.first(loop.index, fn.i64(0), fn.i64(plan.length), memory))
     fn.ret()
     return Phase(fn.name, plan.tasks, plan.cost)
 
 
 def _emit_chunks(module: Module, plan: TopKPlan) -> Phase:
-    """The phase that finds the first elements of each chunk of a row."""
-    fn = kernel_function(module, "top_k_chunks")
-    fn.effort = Effort.LITTLE
-    arrays = _Arrays(fn, plan)
+    """The phase that finds the first elements of each chunk of a row, and writes them to a list."""
+    rows = _Rows(module, "top_k_chunks", Effort.LITTLE, plan)
+    fn = rows.fn
     _, begin, end = fn.parameters
+    list_bytes = plan.k * plan.record.bytes
+    buffers = fn.at(rows.scratch, I8, plan.tasks * list_bytes)
     with fn.loop(begin, end) as loop:
-        row, low, high = _chunk(plan, loop.index)
-        arrays.keep(row, low, high, fn.at(arrays.scratch, plan.record.type, loop.index * plan.k))
+        chunk = _chunk(plan, loop.index)
+        target = fn.at(rows.scratch, I8, loop.index * list_bytes)
+        if plan.method.sorts:
+            records = rows.first(*chunk, fn.at(buffers, I8, loop.index * (2 * plan.buffer_bytes)))
+            fn.copy(target, records, list_bytes)
+        else:
+            rows.first(*chunk, target)
     fn.ret()
     return Phase(fn.name, plan.tasks, plan.cost)
 
 
 def _emit_joined(module: Module, plan: TopKPlan) -> Phase:
-    """The phase that joins the lists of a row's chunks in the first chunk's list, and writes the results."""
-    fn = kernel_function(module, "top_k_join")
-    fn.effort = Effort.LITTLE
-    arrays = _Arrays(fn, plan)
-    _, begin, end = fn.parameters
-    with fn.loop(begin, end) as loop:
-        records = fn.at(arrays.scratch, plan.record.type, loop.index * (plan.chunks * plan.k))
-        common.call(fn, plan.common(JoinFirst), records, fn.i64(plan.chunks), fn.i64(plan.k))
-        arrays.store(loop.index, records)
-    fn.ret()
-    return Phase(fn.name, plan.rows, cost_model().cycles(40.0 * plan.rows * plan.chunks * plan.k))
-
-
-def _emit_sorted(module: Module, plan: TopKPlan) -> Phase:
-    """The phase that sorts those elements of each row that may be among the first."""
-    sorter = RecordSorter(module, plan.record, plan.length)
-    fn = kernel_function(module, "top_k_sorted")
-    fn.effort = Effort.CODE
-    arrays = _Arrays(fn, plan)
-    task_records = fn.at(arrays.scratch, I8, fn.parameters[1] * (2 * plan.buffer_bytes))
-    with _rows(fn, plan) as row:
-        arrays.store(row, arrays.sorted(sorter, row, fn.i64(0), fn.i64(plan.length), task_records))
-    fn.ret()
-    return Phase(fn.name, plan.tasks, plan.cost)
-
-
-def _emit_sorted_chunks(module: Module, plan: TopKPlan) -> Phase:
-    """The phase that sorts those elements of each chunk that may be among its first, and copies these to a list."""
-    sorter = RecordSorter(module, plan.record, plan.length)
-    fn = kernel_function(module, "top_k_sorted_chunks")
-    fn.effort = Effort.LITTLE
-    arrays = _Arrays(fn, plan)
-    _, begin, end = fn.parameters
-    list_bytes = plan.k * plan.record.bytes
-    buffers = fn.at(arrays.scratch, I8, plan.tasks * list_bytes)
-    with fn.loop(begin, end) as loop:
-        chunk_records = fn.at(buffers, I8, loop.index * (2 * plan.buffer_bytes))
-        sorted_records = arrays.sorted(sorter, *_chunk(plan, loop.index), chunk_records)
-        fn.copy(fn.at(arrays.scratch, I8, loop.index * list_bytes), sorted_records, list_bytes)
-    fn.ret()
-    return Phase(fn.name, plan.tasks, plan.cost)
-
-
-def _emit_sorted_again(module: Module, plan: TopKPlan) -> Phase:
-    """The phase that sorts the lists of a row's chunks together, and writes the results."""
-    sorter = RecordSorter(module, plan.record, plan.length)
-    fn = kernel_function(module, "top_k_sorted_again")
-    fn.effort = Effort.CODE
-    arrays = _Arrays(fn, plan)
+    """The phase that joins the lists of a row's chunks, and writes the results."""
+    rows = _Rows(module, "top_k_joined", Effort.CODE if plan.method.sorts else Effort.LITTLE, plan)
+    fn = rows.fn
     _, begin, end = fn.parameters
     count = plan.chunks * plan.k
-    buffers = fn.at(arrays.scratch, I8, plan.rows * count * plan.record.bytes)
+    buffers = fn.at(rows.scratch, I8, plan.rows * count * plan.record.bytes)
     with fn.loop(begin, end) as loop:
-        lists, other = (fn.at(memory, plan.record.type, loop.index * count) for memory in (arrays.scratch, buffers))
-        arrays.store(loop.index, sorter.sort(fn, lists, other, lists, fn.i64(count)))
+        lists, other = (fn.at(memory, plan.record.type, loop.index * count) for memory in (rows.scratch, buffers))
+        rows.store(loop.index, rows.joined(lists, other))
     fn.ret()
-    return Phase(fn.name, plan.rows, cost_model().cycles(60.0 * plan.rows * count))
+    cycles = 60.0 if plan.method.sorts else 40.0
+    return Phase(fn.name, plan.rows, cost_model().cycles(cycles * plan.rows * count))
 
 
 def _chunk(plan: TopKPlan, task: Value) -> tuple[Value, Value, Value]:
@@ -389,12 +356,3 @@ def _chunk(plan: TopKPlan, task: Value) -> tuple[Value, Value, Value]:
     row, chunk = task // plan.chunks, task % plan.chunks
     begin, end = (part * plan.length // plan.chunks for part in (chunk, chunk + 1))
     return row, begin, end
-
-
-@contextmanager
-def _rows(fn: Function, plan: TopKPlan) -> Generator[Value]:
-    """A loop over the rows of a function's tasks."""
-    _, begin, end = fn.parameters
-    first, last = (bound * plan.rows // plan.tasks for bound in (begin, end))
-    with fn.loop(first, last) as loop:
-        yield loop.index

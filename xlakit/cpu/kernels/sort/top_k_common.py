@@ -14,7 +14,7 @@ from xlakit.cpu.llvm import I1, I64, PTR, VOID, Function, Loop, Type, Value, int
 from xlakit.cpu.llvm.loop import NO_UNROLL
 from xlakit.data.primitive import PrimitiveType
 from xlakit.dataclass import dataclass
-from xlakit.passes.analysis.sort_order import NanOrder, SortKey
+from xlakit.passes.analysis.sort_order import SortKey
 
 # The number of elements compared at once with the last one of the list.
 BLOCK = 64
@@ -34,26 +34,22 @@ RANGE_BITS = 512
 class RowKeys:
     """A common function over the keys of a row, or over records of elements.
 
-    kind, descending, nan, zeros_equal: the type of the keys and their order, as in :class:`SortKey`. record_bits,
-    rank_bits: the size of a record, and of the element's rank in it, which is below the element's key. last: whether
-    rows are read backwards.
+    key: the key by which elements are first. record_bits, rank_bits: the size of a record, and of the element's rank in
+    it, which is below the element's key. last: whether rows are read backwards.
     """
 
     family: ClassVar[str]
     parameters: ClassVar[Sequence[Type]]
 
-    kind: PrimitiveType
-    descending: bool
-    nan: str
-    zeros_equal: bool
+    key: SortKey
     record_bits: int
     rank_bits: int
     last: bool
 
     @property
-    def key(self) -> SortKey:
-        """The key by which elements are first."""
-        return SortKey(0, self.kind, descending=self.descending, nan=NanOrder(self.nan), zeros_equal=self.zeros_equal)
+    def kind(self) -> PrimitiveType:
+        """The type of the keys."""
+        return self.key.kind
 
     @property
     def type(self) -> Type:
