@@ -13,8 +13,8 @@ __version__ = "0.1.0"
 # Old public names, which work for one more version.
 _RENAMED = {"World": "ExecutionContext"}
 
-# The result of _pages(), once it is known.
-_found_pages: dict[str, str] = {}
+# The result of _module_of_name(), once it is known.
+_modules: dict[str, str] = {}
 
 if TYPE_CHECKING:
     from xlakit.face import *  # noqa: F403
@@ -35,10 +35,10 @@ else:
 
             warn_renamed(f"xlakit.{name}", f"xlakit.{_RENAMED[name]}")
             return __getattr__(_RENAMED[name])
-        page = _pages().get(name)
-        if page is None:
-            raise AttributeError(f"module 'xlakit' has no attribute '{name}'{_meant(name)}")
-        value = getattr(import_module(page), name)
+        module = _module_of_name().get(name)
+        if module is None:
+            raise AttributeError(f"module 'xlakit' has no attribute '{name}'{_suggestion(name)}")
+        value = getattr(import_module(module), name)
         globals()[name] = value
         return value
 
@@ -50,7 +50,7 @@ def _is_module(name: str) -> bool:
     return find_spec(f"xlakit.{name}") is not None
 
 
-def _meant(name: str) -> str:
+def _suggestion(name: str) -> str:
     """Suggestions for an unknown name: the name here of XLA's operation, or a similar name."""
     import re
     from difflib import get_close_matches
@@ -67,16 +67,16 @@ def __dir__() -> list[str]:
 
 def _offered() -> list[str]:
     """The public names of the package."""
-    return sorted(_pages())
+    return sorted(_module_of_name())
 
 
-def _pages() -> dict[str, str]:
+def _module_of_name() -> dict[str, str]:
     """The module of each public name, from the source of face.py."""
-    if not _found_pages:
+    if not _modules:
         import ast
         from importlib.resources import files
 
         for line in ast.parse((files("xlakit") / "face.py").read_text("utf-8")).body:
             if isinstance(line, ast.ImportFrom) and line.module:
-                _found_pages.update(dict.fromkeys((alias.name for alias in line.names), line.module))
-    return _found_pages
+                _modules.update(dict.fromkeys((alias.name for alias in line.names), line.module))
+    return _modules

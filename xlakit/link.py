@@ -25,7 +25,7 @@ class Link:
     beta: float = 4.0
 
 
-USUAL = Link()
+DEFAULT_LINK = Link()
 # The cost of a collective in messages with their answers, and of a byte in bytes of messages: a collective packs,
 # waits, unpacks and combines.
 _ALPHAS, _BETAS = 2.5, 2.5

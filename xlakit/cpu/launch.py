@@ -181,10 +181,10 @@ class Launch:
             state, ordinal, number, site, slot, generation = (
                 fiber[FIBER.index(name)] for name in ("state", "ordinal", "number", "site", "slot", "generation")
             )
-            if state == FiberState.INCOMPLETE:
+            if state == FiberState.AWAITS_RESULT:
                 # All members have arrived; a device of another worker computes, and will wake this worker.
                 return
-            if state == FiberState.ABSENT:
+            if state == FiberState.AWAITS_MEMBERS:
                 device = devices[ordinal]
                 waits.append(self._wait_of(device, number, _Rendezvous(site, slot, generation, device), sleep))
         self._wait(waits)

@@ -21,7 +21,7 @@ from xlakit.distributed.mpi_transport import MpiTransport
 from xlakit.distributed.network import Network
 from xlakit.distributed.processors import own_processors, share_processors
 from xlakit.errors import ArgumentError, RankError
-from xlakit.link import USUAL, Link
+from xlakit.link import DEFAULT_LINK, Link
 from xlakit.runtime.cluster import Cluster
 from xlakit.settings import default_timeout
 
@@ -96,7 +96,7 @@ def _link(network: Network, started: mpi.Mpi) -> Link:
     others wait for the result; the last one answers the measuring messages meanwhile.
     """
     rank, ranks = started.world.rank, started.world.size
-    link = USUAL
+    link = DEFAULT_LINK
     if rank == 0 and ranks > 1:
         # If the last process does not answer, the first program that needs it raises the error.
         with suppress(RankError):

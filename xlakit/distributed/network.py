@@ -29,7 +29,7 @@ from xlakit.execution.context import ExecutionContext
 from xlakit.execution.program import Program
 from xlakit.execution.run import Run
 from xlakit.ir.operation import Value
-from xlakit.link import USUAL, Link, fitted
+from xlakit.link import DEFAULT_LINK, Link, fitted
 from xlakit.settings import default_timeout, receive_limit
 
 # The interval at which an ending process checks whether its runs are over, in seconds.
@@ -58,7 +58,7 @@ class Network:
     def __init__(self, open: Open, *, timeout: float | None = None, any_order: bool = False) -> None:
         self.any_order = any_order
         # The link that all processes have agreed on when they joined.
-        self.link = USUAL
+        self.link = DEFAULT_LINK
         # The number of probes sent, and the number of the last one that was answered.
         self._probes = self._answered = 0
         self._timeout = timeout

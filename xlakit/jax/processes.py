@@ -19,7 +19,7 @@ from itertools import accumulate
 from typing import TYPE_CHECKING, Any, Final
 
 from xlakit.errors import ArgumentError, RankError, UnsupportedError
-from xlakit.link import USUAL, Link
+from xlakit.link import DEFAULT_LINK, Link
 from xlakit.runtime.cluster import Cluster
 from xlakit.settings import default_timeout
 
@@ -102,7 +102,7 @@ def _link(state: Any, key: str, network: Network) -> Link:
             found = network.measured(last)
         except RankError:
             # If the process does not answer, the first program that needs it raises the error.
-            found = USUAL
+            found = DEFAULT_LINK
         state.client.key_value_set(f"{key}/link", json.dumps({"alpha": found.alpha, "beta": found.beta}))
     return Link(**_published_value(state.client, f"{key}/link", 0))
 

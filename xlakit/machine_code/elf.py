@@ -49,7 +49,7 @@ class _Symbol:
 
 
 @dataclass(slots=True)
-class _Place:
+class _Relocation:
     """A relocation: the 32-bit distance to a symbol, to a jump to it, or to a word with its address."""
 
     part: int
@@ -82,7 +82,7 @@ class _Layout:
         self._parts = bytearray(), bytearray(), bytearray()
         self._zeros, self._zeros_alignment = 0, 1
         self._globals: dict[str, tuple[int, int]] = {}
-        self._places: list[_Place] = []
+        self._relocations: list[_Relocation] = []
 
     def add(self, data: bytes) -> None:
         """Add an object file. Raises _Unknown."""
@@ -155,21 +155,21 @@ class _Layout:
     ) -> None:
         part, start = target
         for offset, info, addend in _RELOCATION.iter_unpack(data[section[4] : section[4] + section[5]]):
-            self._places.append(_Place(part, start + offset, info & 0xFFFFFFFF, symbols[info >> 32], addend))
+            self._relocations.append(_Relocation(part, start + offset, info & 0xFFFFFFFF, symbols[info >> 32], addend))
 
     def image(self) -> Image:
         """The image of all added object files. Raises _Unknown."""
         code, constants, data = self._parts
         table: dict[str | tuple[int, int], int] = {}
         jumps: dict[str, int] = {}
-        for place in self._places:
-            found = self._found(place.symbol)
-            if place.kind in _WORDS:
+        for relocation in self._relocations:
+            found = self._found(relocation.symbol)
+            if relocation.kind in _WORDS:
                 table.setdefault(found, len(table))
-            elif place.kind == _CALL and isinstance(found, str):
+            elif relocation.kind == _CALL and isinstance(found, str):
                 table.setdefault(found, len(table))
                 jumps.setdefault(found, len(jumps))
-            elif place.kind not in (_DISTANCE, _CALL) or isinstance(found, str):
+            elif relocation.kind not in (_DISTANCE, _CALL) or isinstance(found, str):
                 raise _Unknown
         code += bytes(-len(code) % _JUMP_BYTES)
         first_jump = len(code)
@@ -184,16 +184,16 @@ class _Layout:
             code[at : at + len(_JUMP)] = _JUMP
             word = starts[_CONSTANTS] + first_word + _WORD * table[symbol]
             _SIGNED.pack_into(code, at + len(_JUMP), word - (at + len(_JUMP) + _SIGNED.size))
-        for place in self._places:
-            found = self._found(place.symbol)
-            if place.kind in _WORDS:
+        for relocation in self._relocations:
+            found = self._found(relocation.symbol)
+            if relocation.kind in _WORDS:
                 to = starts[_CONSTANTS] + first_word + _WORD * table[found]
             elif isinstance(found, str):
                 to = first_jump + _JUMP_BYTES * jumps[found]
             else:
                 to = starts[found[0]] + found[1]
-            here = starts[place.part] + place.offset
-            _SIGNED.pack_into(self._parts[place.part], place.offset, to + place.addend - here)
+            here = starts[relocation.part] + relocation.offset
+            _SIGNED.pack_into(self._parts[relocation.part], relocation.offset, to + relocation.addend - here)
         addresses = tuple(a if isinstance(a, str) else starts[a[0]] + a[1] for a in table)
         functions = {name: starts[part] + at for name, (part, at) in self._globals.items()}
         return Image(bytes(code), bytes(constants), bytes(data), self._zeros, addresses, functions)

@@ -8,7 +8,7 @@ import pytest
 import xlakit as xla
 from fuzz.modules import difference
 from fuzz.programs.values import SMALL, make_values
-from xlakit.cpu.kernels.product_fusion.cut import cut_first
+from xlakit.cpu.kernels.product_fusion.tiling import tile_first
 from xlakit.passes.fusion.product_chain import chain_of
 
 ADD = "add { a = KIND[] parameter(0) b = KIND[] parameter(1) ROOT r = KIND[] add(a, b) }"
@@ -200,7 +200,7 @@ def test_rectangles_of_rows_stay_in_the_second_level_cache(keys, rows):
     text = attention("f32", (1, 1, 8192, keys, 64), "f32[8192,64] negate(r)")
     chain = chain_of(xla.HloModule.from_text(text).entry)
     assert chain is not None
-    assert rows <= cut_first(chain, reads_beside=False).most < rows + 12
+    assert rows <= tile_first(chain, reads_beside=False).most < rows + 12
 
 
 def test_attention_that_sums_in_a_wider_type():

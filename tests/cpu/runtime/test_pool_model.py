@@ -25,8 +25,8 @@ def work(number, participants, name):
     def look(s, me):
         if me["turn"] == participants:
             return f"{name}.done"
-        me["seat"] = (number + me["turn"]) % participants
-        following, end = s["seats"][me["seat"]]
+        me["participant"] = (number + me["turn"]) % participants
+        following, end = s["participants"][me["participant"]]
         if following >= end:
             me["turn"] += 1
             return f"{name}.look"
@@ -34,10 +34,10 @@ def work(number, participants, name):
         return None
 
     def claim(s, me):
-        seats = list(s["seats"])
-        following, end = seats[me["seat"]]
-        seats[me["seat"]] = (following + 1, end)
-        s["seats"] = tuple(seats)
+        participants_data = list(s["participants"])
+        following, end = participants_data[me["participant"]]
+        participants_data[me["participant"]] = (following + 1, end)
+        s["participants"] = tuple(participants_data)
         if following >= me["end"]:
             me["turn"] += 1
             return f"{name}.look"
@@ -53,7 +53,7 @@ def work(number, participants, name):
         return f"{name}.look"
 
     def end(_, me):
-        for key in ("turn", "mine", "seat", "end", "chunk"):
+        for key in ("turn", "mine", "participant", "end", "chunk"):
             me.pop(key, None)
 
     return [(None, begin), (f"{name}.look", look), (None, claim), (None, run), (f"{name}.done", end)]
@@ -71,7 +71,7 @@ def owner(jobs, chunks, participants, *, rechecks=True, awaits=True):
 
         def set_up(s, _):
             assert s["inside"] == 0, "a job is set up while a worker is inside"
-            s["set_up"], s["seats"], s["done"] = 0, shares(chunks, participants), (0,) * chunks
+            s["set_up"], s["participants"], s["done"] = 0, shares(chunks, participants), (0,) * chunks
 
         def opened(s, _, job=job):
             s["set_up"], s["job"], s["open"] = 1, job, 1
@@ -147,7 +147,7 @@ def worker(number, participants, *, rechecks=True, wakes=True, joins_any=False):
 
 
 def pool(jobs, chunks, participants, owner_changes=None, **changes):
-    shared = {"job": 0, "open": 0, "inside": 0, "stopping": 0, "set_up": 0, "seats": (), "done": ()}
+    shared = {"job": 0, "open": 0, "inside": 0, "stopping": 0, "set_up": 0, "participants": (), "done": ()}
     for number in range(participants):
         shared.update(parking_slot(number))
     workers = [worker(n, participants, **changes) for n in range(1, participants)]

@@ -9,7 +9,7 @@ wake-ups.
 import pytest
 from interleavings import END, Fault, explore, parking_slot, sleep, wake
 
-READY, ABSENT, INCOMPLETE, ENDED = range(4)
+READY, AWAITS_MEMBERS, AWAITS_RESULT, ENDED = range(4)
 NEVER = -1
 
 
@@ -49,9 +49,9 @@ class Worker:
 
     def can_go(self, s, device):
         state, generation = s["state"][device], s["generation"][device]
-        if state == ABSENT:
+        if state == AWAITS_MEMBERS:
             return s["arrived"] >= (generation + 1) * self.count or s["stop"]
-        if state == INCOMPLETE:
+        if state == AWAITS_RESULT:
             return s["completed"] > generation
         return state == READY
 
@@ -62,7 +62,7 @@ class Worker:
         for device in self.own:
             if self.can_go(s, device):
                 me["device"] = device
-                return {READY: "publish", ABSENT: "claim", INCOMPLETE: "met"}[s["state"][device]]
+                return {READY: "publish", AWAITS_MEMBERS: "claim", AWAITS_RESULT: "met"}[s["state"][device]]
         if all(s["state"][device] == ENDED for device in self.own):
             return END
         return None
@@ -83,7 +83,7 @@ class Worker:
 
     def look(self, s, me):
         is_absent = s["arrived"] < (s["generation"][me["device"]] + 1) * self.count and not s["stop"]
-        return self.leave(s, me, ABSENT) if is_absent else None
+        return self.leave(s, me, AWAITS_MEMBERS) if is_absent else None
 
     def see(self, s, me):
         me["here"] = s["arrived"] >= (s["generation"][me["device"]] + 1) * self.count
@@ -107,7 +107,7 @@ class Worker:
     def wait(self, s, me):
         if s["claimed"] == NEVER:
             return self.leave(s, me, ENDED)
-        return self.leave(s, me, INCOMPLETE) if s["completed"] <= s["generation"][me["device"]] else None
+        return self.leave(s, me, AWAITS_RESULT) if s["completed"] <= s["generation"][me["device"]] else None
 
     def met(self, s, me):
         device = me["device"]

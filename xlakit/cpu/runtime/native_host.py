@@ -81,7 +81,7 @@ def _emit_signals(module: Module) -> None:
     fiber = current_fiber(fn)
     with fn.if_(fiber.eq(fn.null())):
         fn.ret(fn.call("signals_on_thread", I64))
-    leave_fiber(fn, fiber, FiberState.ASKS)
+    leave_fiber(fn, fiber, FiberState.NEEDS_SIGNALS)
     fn.ret(FIBER.load(fn, fiber, "answer"))
 
 

@@ -62,8 +62,8 @@ _POOL = Record(
 )  # fmt: skip
 
 # The data of each participant, the caller being number 0: its share of the chunks, and its parking slot.
-_SEAT = Record(next=1, end=1, _line_1=6, parking=waiting.PARKING_SLOT.size // 8)
-_SEAT_BYTES = -(-_SEAT.size // 64) * 64
+_PARTICIPANT = Record(next=1, end=1, _line_1=6, parking=waiting.PARKING_SLOT.size // 8)
+_PARTICIPANT_BYTES = -(-_PARTICIPANT.size // 64) * 64
 
 # Only Linux reports the processor of a thread. Sets of processors are bit masks of this length.
 _CAN_MOVE = sys.platform == "linux"
@@ -74,7 +74,7 @@ _MASK_BYTES = _MOST_PROCESSORS // 8
 def emit_pool(module: Module) -> None:
     """Write the pool's functions into a module that has the functions of emit_thread_state."""
     module.global_data("pool", _POOL.size)
-    module.global_data("seats", _SEAT_BYTES * MAX_THREADS)
+    module.global_data("participants", _PARTICIPANT_BYTES * MAX_THREADS)
     _emit_wake_children(module)
     if _CAN_MOVE:
         _emit_spread(module)
@@ -102,12 +102,12 @@ def emit_pool_start(fn: Function, threads: Value, processors: Value) -> None:
     fn.call("xlakit_pool_reset", VOID)
 
 
-def _seat(fn: Function, number: Value) -> Value:
-    return fn.at(fn.address("seats"), I64, number * (_SEAT_BYTES // 8))
+def _participant(fn: Function, number: Value) -> Value:
+    return fn.at(fn.address("participants"), I64, number * (_PARTICIPANT_BYTES // 8))
 
 
 def _parking_slot(fn: Function, number: Value) -> Value:
-    return _SEAT.at(fn, _seat(fn, number), "parking")
+    return _PARTICIPANT.at(fn, _participant(fn, number), "parking")
 
 
 def _field(fn: Function, name: str) -> Value:
@@ -198,8 +198,8 @@ def _emit_work(module: Module) -> None:
     function, table = (fn.load(PTR, _POOL.at(fn, pool, name)) for name in ("function", "table"))
     with fn.loop(0, participants) as iteration:
         position = number + iteration.index
-        seat = _seat(fn, fn.select(position < participants, position, position - participants))
-        following, end = _SEAT.at(fn, seat, "next"), _SEAT.load(fn, seat, "end")
+        participant = _participant(fn, fn.select(position < participants, position, position - participants))
+        following, end = _PARTICIPANT.at(fn, participant, "next"), _PARTICIPANT.load(fn, participant, "end")
 
         def claim(following: Value = following, end: Value = end) -> Value:
             # Reading first avoids moving the cache line of an exhausted counter between processors.
@@ -211,8 +211,8 @@ def _emit_work(module: Module) -> None:
             begin = chunk.carried[0] * grain
             fn.call_pointer(function, VOID, table, begin, (begin + grain).smin(tasks))
             with fn.if_(fn.call("is_cancelled", I1), likely=False), fn.loop(0, participants) as other:
-                left = _seat(fn, other.index)
-                fn.atomic_store(_SEAT.load(fn, left, "end"), _SEAT.at(fn, left, "next"))
+                left = _participant(fn, other.index)
+                fn.atomic_store(_PARTICIPANT.load(fn, left, "end"), _PARTICIPANT.at(fn, left, "next"))
             chunk.next(claim())
     fn.ret()
 
@@ -307,9 +307,9 @@ def _emit_run_job(module: Module) -> None:
     zero = fn.i64(0)
     chunks = (tasks + grain - 1) // grain
     with fn.loop(0, participants) as iteration:
-        seat = _seat(fn, iteration.index)
-        _SEAT.store(fn, seat, "next", iteration.index * chunks // participants)
-        _SEAT.store(fn, seat, "end", (iteration.index + 1) * chunks // participants)
+        participant = _participant(fn, iteration.index)
+        _PARTICIPANT.store(fn, participant, "next", iteration.index * chunks // participants)
+        _PARTICIPANT.store(fn, participant, "end", (iteration.index + 1) * chunks // participants)
     running = THREAD.load(fn, thread_state(fn), "running")
     for name, value in zip(
         ("function", "table", "tasks", "grain", "participants", "running", "mode"),

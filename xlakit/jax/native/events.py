@@ -36,7 +36,7 @@ def emit_events(module: Module) -> None:
     module.declare("pthread_cond_broadcast", I32, [PTR])
     _emit_start(module)
     _emit_copy_error(module)
-    _emit_life(module)
+    _emit_make_and_release(module)
     _emit_complete(module)
     _emit_await(module)
     _emit_on_ready(module)
@@ -111,7 +111,7 @@ def _emit_copy_error(module: Module) -> None:
     fn.ret(fn.call("make_error", PTR, code, fn.at(error, I8, ERROR.size), size))
 
 
-def _emit_life(module: Module) -> None:
+def _emit_make_and_release(module: Module) -> None:
     fn = module.function("make_event", PTR, [])
     event = fn.call("xlakit_allocate", PTR, fn.i64(EVENT.size))
     with fn.if_(event.ne(fn.null()), likely=True):

@@ -32,7 +32,7 @@ from xlakit.passes.scheduling.peak_memory import Memory
 
 
 def _link() -> link.Link:
-    return link.current() or link.USUAL
+    return link.current() or link.DEFAULT_LINK
 
 
 _ALPHA = knob("overlap_collectives.alpha_nanoseconds", lambda: _link().alpha, 0.0, 1e9)

@@ -18,7 +18,7 @@ from xlakit.cpu.kernels.gemm.driver import emit_gemm
 from xlakit.cpu.kernels.gemm.epilogue import ENTRY, PARAMETERS, EpilogueCall, rectangle_of
 from xlakit.cpu.kernels.gemm.operands import Direction
 from xlakit.cpu.kernels.gemm.product import Product
-from xlakit.cpu.kernels.product_fusion.cut import Cut, cut_first, cut_second, product_of_rows
+from xlakit.cpu.kernels.product_fusion.tiling import ProductTiling, product_of_rows, tile_first, tile_second
 from xlakit.cpu.kernels.shared.scratch import acquire, release
 from xlakit.cpu.llvm import PTR, VOID, Effort, Function, Module, Value
 from xlakit.cpu.llvm.promises import NO_INLINE
@@ -66,9 +66,9 @@ class _Fusion:
         self.parameters = {p: n for n, p in enumerate(computation.parameters)}
         self.computation = computation
         beside = self._beside()
-        self.cut = cut_first(chain, reads_beside=bool(beside))
+        self.tiling = tile_first(chain, reads_beside=bool(beside))
         # Whether all rectangles have the same number of rows.
-        self.even = self.cut.product.sizes[0] % self.cut.most == 0
+        self.even = self.tiling.product.sizes[0] % self.tiling.most == 0
         # Whether the weights are stored in the rectangle, maybe also in their array: the second product reads rows past
         # the end.
         self.has_weights = chain.weights is not None and not (self.even and chain.weights in chain.roots)
@@ -81,16 +81,16 @@ class _Fusion:
         operands = [self._parameter(o) for o in self.chain.first.product.operands]
         follows = self._elements() if not self.chain.reduces else self._rows()
         # The entries of a convolution's table: input, kernel, result, and the scratch of copied operands.
-        scratch = self.arrays if self.cut.copies else None
+        scratch = self.arrays if self.tiling.copies else None
         entries = [*operands, self.product_slot, scratch]
         phases: list[Phase] = []
-        for copy in self.cut.copies:
+        for copy in self.tiling.copies:
             pad = self._shared(("pad", copy), lambda name, copy=copy: emit_pad(self.module, copy, 3, name))
             fn = self._calling(pad, entries, None)
             phases.append(Phase(fn.name, copy.tasks, math.prod(copy.padded) * cost_model().multiplication))
-        fn = self._calling(self._product(self.cut, EpilogueCall(self.product_slot is None)), entries, follows)
-        phases.append(Phase(fn.name, self.cut.tasks, self.cut.cost + self.cost))
-        return Kernel(tuple(phases), scratch_bytes=scratch_bytes(self.cut.copies))
+        fn = self._calling(self._product(self.tiling, EpilogueCall(self.product_slot is None)), entries, follows)
+        phases.append(Phase(fn.name, self.tiling.tasks, self.tiling.cost + self.cost))
+        return Kernel(tuple(phases), scratch_bytes=scratch_bytes(self.tiling.copies))
 
     def _parameter(self, operand: Instruction) -> int:
         number = self.parameters.get(operand)
@@ -128,13 +128,13 @@ class _Fusion:
             fn.attributes.append(NO_INLINE)
         return name
 
-    def _product(self, cut: Cut, epilogue_call: EpilogueCall | None) -> str:
+    def _product(self, tiling: ProductTiling, epilogue_call: EpilogueCall | None) -> str:
         """The name of the function of a product."""
 
         def emit(name: str) -> Function:
-            return emit_gemm(self.module, cut.product, cut.blocking, name=name, epilogue_call=epilogue_call)
+            return emit_gemm(self.module, tiling.product, tiling.blocking, name=name, epilogue_call=epilogue_call)
 
-        return self._shared(("product", cut, epilogue_call), emit)
+        return self._shared(("product", tiling, epilogue_call), emit)
 
     def _calling(self, function: str, entries: Sequence[int | None], follows: Function | None) -> Function:
         """A task function that calls the function of a product with a table of its own."""
@@ -158,7 +158,7 @@ class _Fusion:
         """Begin the function of the epilogue; gives it, its emitter, and the ranges of its loops."""
         fn = self.module.function(f"{self.name}.after", VOID, PARAMETERS)
         rectangle = rectangle_of(fn)
-        columns, task_columns = self.cut.product.sizes[1], self.cut.blocking.task_columns
+        columns, task_columns = self.tiling.product.sizes[1], self.tiling.blocking.task_columns
         whole = fn.i64(0), fn.i64(columns)
         bounds = Bounds(
             rectangle.batch,
@@ -181,10 +181,10 @@ class _Fusion:
 
     def _elements(self) -> Function:
         roots = [(r, len(self.parameters) + n) for n, r in enumerate(self.chain.roots)]
-        local = _local_index(self.cut.most, self.cut.product.sizes[1])
-        width = self.cut.width if self.product_slot is None else None
+        local = _local_index(self.tiling.most, self.tiling.product.sizes[1])
+        width = self.tiling.width if self.product_slot is None else None
         where, outputs = with_splits(
-            lambda space: self._traced(space, self.chain.first.value, self.cut.result, roots, local, width)
+            lambda space: self._traced(space, self.chain.first.value, self.tiling.result, roots, local, width)
         )
         self.cost += element_cost([n for o in outputs for n in o.nodes]) * self.chain.first.value.shape.num_elements
         fn, emitter, bounds = self._begin()
@@ -229,7 +229,7 @@ class _Fusion:
     def _rows(self) -> Function:
         """Write the epilogue of a chain with reductions: row by row, then the second product, if there is one."""
         chain = self.chain
-        local = _local_index(self.cut.most, self.cut.product.sizes[1])
+        local = _local_index(self.tiling.most, self.tiling.product.sizes[1])
         roots = [r for r in chain.roots if r not in chain.last]
         stored = [*roots, chain.weights] if self.has_weights and chain.weights is not None else roots
         where, plan = with_splits(lambda space: self._planned(space, stored, local))
@@ -237,9 +237,9 @@ class _Fusion:
         fn, emitter, bounds = self._begin()
         memory = emitter.arrays[-1]
         width = stored[-1].shape.element_type.byte_width
-        has_own_memory = self.has_weights and width != self.cut.product.result.byte_width
+        has_own_memory = self.has_weights and width != self.tiling.product.result.byte_width
         if has_own_memory:
-            memory = acquire(fn, self.cut.most * self.cut.width * width)
+            memory = acquire(fn, self.tiling.most * self.tiling.width * width)
         emitter.arrays += [emitter.arrays[self._array(r)] for r in roots]
         if self.has_weights:
             emitter.arrays.append(memory)
@@ -263,7 +263,7 @@ class _Fusion:
         return len(self.parameters) + next(n for n, r in enumerate(self.chain.roots) if r is root)
 
     def _first_element(self, fn: Function, bounds: Bounds) -> Value:
-        batch, rows, _ = self.cut.result
+        batch, rows, _ = self.tiling.result
         return batch.offset(fn, bounds.batch) + rows.offset(fn, bounds.rows[0])
 
     def _planned(self, space: Space, roots: Sequence[Instruction], element: LocalIndex) -> tuple[Directions, Plan]:
@@ -275,7 +275,7 @@ class _Fusion:
         columns = tuple(sizes[d] for d in sorted(over))
 
         def local(index: Sequence[Affine]) -> Affine:
-            return of(element.row, self.cut.width) + linear([index[d] for d in sorted(over)], columns)
+            return of(element.row, self.tiling.width) + linear([index[d] for d in sorted(over)], columns)
 
         def source(read_index: Index, part: int) -> Node:
             if self.product_slot is not None:
@@ -290,7 +290,7 @@ class _Fusion:
             index = [_index(v) for v in variables]
             for stage in plan.stages:
                 stage.stores = [replace(o, offset=local(index)) if o.array == array else o for o in stage.stores]
-        return directions(_dims(self.cut.result), sizes, _by_dimension(space, len(sizes))), plan
+        return directions(_dims(self.tiling.result), sizes, _by_dimension(space, len(sizes))), plan
 
     # -- the second product ------------------------------------------------------------------------
 
@@ -298,9 +298,9 @@ class _Fusion:
         """Multiply the rows of ``weights``, which begin at ``rows``, and store the second epilogue of the results."""
         whole = product_of_rows(link, weights)
         direct = self.even and self.chain.last == (link.value,) and len(whole.rows.dims) < 2
-        cut = cut_second(whole, self.cut.most, local=not direct)
+        tiling = tile_second(whole, self.tiling.most, local=not direct)
         other = next(o for o in link.product.operands if o is not weights)
-        columns = cut.product.sizes[1]
+        columns = tiling.product.sizes[1]
         table = fn.parameters[0]
         array = fn.load(PTR, fn.at(table, PTR, self._parameter(other)))
         right = fn.at(array, memory_type(whole.rhs.kind), whole.batches[1].offset(fn, bounds.batch))
@@ -309,14 +309,14 @@ class _Fusion:
             first = whole.batches[2].offset(fn, bounds.batch) + whole.rows.offset(fn, bounds.rows[0])
             memory = fn.at(pointer, memory_type(whole.result), first)
         else:
-            memory = acquire(fn, self.cut.most * columns * whole.result.byte_width)
+            memory = acquire(fn, self.tiling.most * columns * whole.result.byte_width)
         count = bounds.rows[1] - bounds.rows[0]
         product_table = fn.alloca(PTR, 3, align=8)
         for number, pointer in enumerate((rows, right, memory)):
             fn.store(pointer, fn.at(product_table, PTR, number))
-        task_rows = cut.blocking.task_rows
+        task_rows = tiling.blocking.task_rows
         tasks = (count + (task_rows - 1)).integer("udiv", task_rows)
-        fn.call(self._product(cut, None), VOID, product_table, fn.i64(0), tasks)
+        fn.call(self._product(tiling, None), VOID, product_table, fn.i64(0), tasks)
         self.cost += whole.batch * math.prod(whole.sizes) * cost_model().multiplication
         if not direct:
             self._last(fn, link, whole, memory, bounds)
@@ -325,7 +325,7 @@ class _Fusion:
     def _last(self, fn: Function, link: Link, whole: Product, memory: Value, bounds: Bounds) -> None:
         """Store the epilogue of a second product, whose rectangle of results is in ``memory``."""
         columns = whole.sizes[1]
-        local = _local_index(self.cut.most, columns)
+        local = _local_index(self.tiling.most, columns)
         roots = [(r, self._array(r)) for r in self.chain.last]
         dims = (whole.batches[2], whole.rows, whole.columns)
         where, outputs = with_splits(lambda space: self._traced(space, link.value, dims, roots, local, columns))

@@ -39,7 +39,7 @@ _TASK_PRODUCTS = knob("product_cut.task_products", 1 << 22, 100, tries=(times(0.
 
 
 @dataclass(frozen=True, slots=True)
-class Cut:
+class ProductTiling:
     """A product and its division into rectangles.
 
     copies: the copies of a convolution's operands that are made first.
@@ -78,21 +78,21 @@ class Cut:
 # -- first products --------------------------------------------------------------------------------
 
 
-def cut_first(chain: Chain, *, reads_beside: bool) -> Cut:
+def tile_first(chain: Chain, *, reads_beside: bool) -> ProductTiling:
     """The division of the first product of a chain; raises DeclinedError if the product cannot call an epilogue.
 
     reads_beside: whether the epilogue reads other arrays of the size of the product's result.
     """
     if isinstance(chain.first.product.op, Convolution):
-        return _cut_convolution(chain.first.product)
+        return _tile_convolution(chain.first.product)
     product = product_of(chain.first)
     if chain.reduces:
-        return _cut_rows(product)
+        return _tile_rows(product)
     plan = plan_product(product)
     if plan.blocking is None:
         raise DeclinedError(f"nothing can follow a product of kind {plan.kernel}")
     blocking = plan_gemm(product, wide=True) if reads_beside else plan.blocking
-    return Cut(product, _with_smaller_blocks(product, blocking))
+    return ProductTiling(product, _with_smaller_blocks(product, blocking))
 
 
 def product_of(link: Link) -> Product:
@@ -106,32 +106,32 @@ def product_of(link: Link) -> Product:
     return dot_product(dot.op_as(Contraction), lhs, rhs, dot.shape, strides)
 
 
-def _cut_convolution(convolution: Instruction) -> Cut:
+def _tile_convolution(convolution: Instruction) -> ProductTiling:
     lhs, rhs = (o.shape for o in convolution.operands)
     plan = plan_convolution(convolution.op_as(Convolution), lhs, rhs, convolution.shape)
     if plan.kind == "depthwise" or len(plan.products) != 1 or plan.products[0][0].first:
         raise DeclinedError(f"nothing can follow a convolution of kind {plan.kind} in {len(plan.products)} phases")
     product, blocking = plan.products[0]
-    return Cut(product, _with_smaller_blocks(product, blocking), plan.copies)
+    return ProductTiling(product, _with_smaller_blocks(product, blocking), plan.copies)
 
 
-def _with_smaller_blocks(product: Product, cut: Blocking) -> Blocking:
+def _with_smaller_blocks(product: Product, blocking: Blocking) -> Blocking:
     """The blocking with blocks of rows whose results stay in the cache."""
-    most = _LARGEST_BLOCK.value // (cut.local_width(product) * product.result.byte_width)
-    mc = max(4 * cut.engine.mr, most // cut.engine.mr * cut.engine.mr)
-    if mc >= cut.mc or not (cut.ahead or cut.mc >= product.sizes[0]):
-        return cut
-    return replace(cut, mc=mc, ahead=True)
+    most = _LARGEST_BLOCK.value // (blocking.local_width(product) * product.result.byte_width)
+    mc = max(4 * blocking.engine.mr, most // blocking.engine.mr * blocking.engine.mr)
+    if mc >= blocking.mc or not (blocking.ahead or blocking.mc >= product.sizes[0]):
+        return blocking
+    return replace(blocking, mc=mc, ahead=True)
 
 
 # -- whole rows ------------------------------------------------------------------------------------
 
 
-def _cut_rows(product: Product) -> Cut:
+def _tile_rows(product: Product) -> ProductTiling:
     """The division into rectangles of whole rows."""
     fitting = _ROWS_BYTES.value // (product.sizes[1] * product.result.byte_width)
     task_rows = _rows_at_once(product, max(fitting, min(_MANY_ROWS.value, _MOST_TIMES * fitting)))
-    return Cut(product, _with_whole_rows(product, plan_gemm(product), task_rows, task_rows))
+    return ProductTiling(product, _with_whole_rows(product, plan_gemm(product), task_rows, task_rows))
 
 
 def _rows_at_once(product: Product, most: int) -> int:
@@ -146,14 +146,14 @@ def _rows_at_once(product: Product, most: int) -> int:
     return (rows + 8 * blocks - 1) // (8 * blocks) * 8
 
 
-def _with_whole_rows(product: Product, cut: Blocking, mc: int, task_rows: int) -> Blocking:
+def _with_whole_rows(product: Product, blocking: Blocking, mc: int, task_rows: int) -> Blocking:
     """A blocking with tasks of about ``task_rows`` rows and all columns, in blocks of at most ``mc`` rows."""
     rows, columns, _ = product.sizes
-    engine = cut.engine
+    engine = blocking.engine
     mc, task_rows = (-(-min(size, rows) // engine.mr) * engine.mr for size in (mc, task_rows))
     task_columns = -(-columns // engine.nr) * engine.nr
     return replace(
-        cut,
+        blocking,
         task_columns=task_columns,
         column_tasks=1,
         task_rows=task_rows,
@@ -175,7 +175,7 @@ def product_of_rows(link: Link, weights: Instruction) -> Product:
     return Product(whole.rhs, whole.lhs, whole.result, whole.columns, whole.rows, (b, a, c))
 
 
-def cut_second(whole: Product, rows: int, *, local: bool) -> Cut:
+def tile_second(whole: Product, rows: int, *, local: bool) -> ProductTiling:
     """The product of at most ``rows`` rows of a batch of a second product.
 
     It reads these rows as contiguous rows. It also writes ``local`` results row after row, other results to their final
@@ -191,11 +191,11 @@ def cut_second(whole: Product, rows: int, *, local: bool) -> Cut:
     part = replace(whole, lhs=lhs, rows=Direction(((rows, whole.rows.stride),)), batches=(none, none, none))
     if local:
         part = replace(part, rows=Direction(((rows, columns),)), columns=Direction(((columns, 1),)))
-    cut = plan_gemm(part)
-    if cut.engine.group == 1 and stored_as_packed(cut.engine, part.lhs.kind):
+    blocking = plan_gemm(part)
+    if blocking.engine.group == 1 and stored_as_packed(blocking.engine, part.lhs.kind):
         # The rows are in the cache, so they are read there without packing.
-        cut = replace(cut, packs=(False, cut.packs[1]))
-    return Cut(part, _with_whole_rows(part, cut, cut.mc, 4 * cut.engine.mr))
+        blocking = replace(blocking, packs=(False, blocking.packs[1]))
+    return ProductTiling(part, _with_whole_rows(part, blocking, blocking.mc, 4 * blocking.engine.mr))
 
 
 def _runs(along: Direction) -> Direction:

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from xlakit.cpu.llvm import I64, Function, Value, vector
 from xlakit.cpu.llvm.promises import REASSOCIATES
-from xlakit.cpu.loops.emit.guards import UNROLLED, is_better_chosen, reads
+from xlakit.cpu.loops.emit.guards import UNROLLED, prefers_selects, reads
 from xlakit.cpu.loops.emit.iterations import ONE_ITERATION, Iterations, VectorIterations
 from xlakit.cpu.loops.ir.index import Affine, Node, Opaque, Variable
 from xlakit.cpu.loops.ir.nodes import (
@@ -75,7 +75,7 @@ class Emitter:
         self.lanes = 1
         # Whether conditions become selects, with addresses of loads clamped, or branches; None outside of conditions.
         # conditions.
-        self._chooses: bool | None = None
+        self._uses_selects: bool | None = None
         # Whether nodes are emitted as scalars or as vectors now.
         self._iterations: Iterations = ONE_ITERATION
         self._scopes: list[dict[Any, Any]] = [{}]
@@ -214,7 +214,7 @@ class Emitter:
         if isinstance(node, Load):
             width = self._iterations.width_of(node)
             array, index = (
-                self._clamped_address(node, width) if self._chooses else self.address(node.array, node.offset)
+                self._clamped_address(node, width) if self._uses_selects else self.address(node.array, node.offset)
             )
             return load(fn, node.kind, array, index, width)
         if isinstance(node, Apply):
@@ -282,22 +282,22 @@ class Emitter:
         if condition is None:
             return self._operand(node, node.inside)
         # Only nodes that read memory must not be computed where their condition does not hold.
-        if self._chooses or not (reads(node.inside) or reads(node.outside)):
+        if self._uses_selects or not (reads(node.inside) or reads(node.outside)):
             return select(self.fn, condition, self._operand(node, node.inside), self._operand(node, node.outside))
-        if self._chooses is None:
+        if self._uses_selects is None:
             return self._decided(node, condition)
         return self._branching(node, condition)
 
     def _decided(self, node: Guarded, condition: Value) -> Scalar:
         """The outermost condition: decides whether it and all conditions below it become branches or selects."""
-        self._chooses = is_better_chosen(node, self.width)
-        if self._chooses:
+        self._uses_selects = prefers_selects(node, self.width)
+        if self._uses_selects:
             # Outside of this scope, a load that is clamped here may be a plain one.
             with self.scope():
                 found = select(self.fn, condition, self._operand(node, node.inside), self._operand(node, node.outside))
         else:
             found = self._branching(node, condition)
-        self._chooses = None
+        self._uses_selects = None
         return found
 
     def _branching(self, node: Guarded, condition: Value) -> Scalar:

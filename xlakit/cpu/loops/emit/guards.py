@@ -39,7 +39,7 @@ def reads(node: Node) -> bool:
     return False
 
 
-def is_better_chosen(node: Guarded, width: int) -> bool:
+def prefers_selects(node: Guarded, width: int) -> bool:
     """Whether all that a node is made of should be computed, its conditions only choosing.
 
     width: how many elements a load may read.

@@ -144,7 +144,7 @@ def _reduces_by_lanes(reducer: Reducer) -> bool:
 # -- loops -----------------------------------------------------------------------------------------
 
 
-class _Cut:
+class _VectorLoop:
     """The division of the iterations of a loop into vectors.
 
     origin: the number that is added to all numbers below. begin, whole: the range of the loop of vectors, which have
@@ -245,14 +245,14 @@ def reduce_iterations(
     def vectors(width: int, known: int = 0) -> Callable[[Value, Sequence[Value]], Sequence[Value]]:
         def iteration(index: Value, carried: Sequence[Value]) -> Sequence[Value]:
             with emitter.in_lanes(group.variables[-1], width, known):
-                emitter.bind_group(group, cut.origin + index)
+                emitter.bind_group(group, split.origin + index)
                 return [as_real(v) for v in body(carried)]
 
         return iteration
 
     def single(index: Value, carried: Sequence[Value]) -> Sequence[Value]:
         with emitter.scope():
-            emitter.bind_group(group, cut.origin + index)
+            emitter.bind_group(group, split.origin + index)
             return [as_real(v) for v in body(carried)]
 
     reducers = [reducer for reducer, _ in running]
@@ -260,9 +260,9 @@ def reduce_iterations(
     with emitter.scope():
         # The last iterations are a vector that overlaps others, or narrower vectors.
         overlaps = bool(running or outputs) and level.iterations >= emitter.lanes
-        cut = _Cut(emitter, level, width, emitter.lanes if overlaps else min(emitter.lanes, LEAST_LANES))
-        _prepare(emitter, group, cut.width, nodes, outputs)
-        rest = cut.rest
+        split = _VectorLoop(emitter, level, width, emitter.lanes if overlaps else min(emitter.lanes, LEAST_LANES))
+        _prepare(emitter, group, split.width, nodes, outputs)
+        rest = split.rest
         last: list[Value] = []
         # The overlapping vector is computed first: if a result is in the memory of an operand, a load of elements that
         # two stores have just written would wait until both are in the cache, in each row.
@@ -271,16 +271,16 @@ def reduce_iterations(
             lanes = min(emitter.lanes, max(LEAST_LANES, 1 << (count - 1).bit_length()))
             last = _last(emitter, level.iterations, reducers, vectors(lanes, lanes - count), (lanes, lanes - count))
             rest = None
-        start = [_neutral(emitter, f, cut.width) for f in reducers]
-        sums = _repeated(emitter, (cut.begin, cut.whole, cut.width), start, vectors(cut.width))
-        for position, lanes in cut.pieces:
+        start = [_neutral(emitter, f, split.width) for f in reducers]
+        sums = _repeated(emitter, (split.begin, split.whole, split.width), start, vectors(split.width))
+        for position, lanes in split.pieces:
             made = vectors(lanes)(position, [_neutral(emitter, f, lanes) for f in reducers])
             sums = [_wider(emitter, f, a, b) for f, a, b in zip(reducers, sums, made, strict=True)]
         if last:
             sums = [_wider(emitter, f, a, b) for f, a, b in zip(reducers, sums, last, strict=True)]
         results = [_reduced_with(emitter, f, r, s) for f, r, s in zip(reducers, results, sums, strict=True)]
         if rest is not None:
-            results = _repeated(emitter, (rest, cut.end, 1), results, single)
+            results = _repeated(emitter, (rest, split.end, 1), results, single)
     return list(results)
 
 

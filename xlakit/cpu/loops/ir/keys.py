@@ -5,7 +5,7 @@ instructions, most of which wait for the one before. So a maximum of many floats
 result is turned back into a float.
 
 The bits of a negative float, except for the sign, are inverted: then floats have the order of their bits as signed
-integers, with -0 before +0, and NaNs of either sign at the two ends. All keys are moved, with wraparound, so that -inf
+integers, with -0 before +0, and NaNs of either sign at the two ends. All keys are offset, with wraparound, so that -inf
 (for a minimum, +inf) is at its end of the integers, and the NaNs beyond it are at the other end: any NaN wins.
 """
 
@@ -42,12 +42,12 @@ _INTEGERS = {
 class Keys:
     """The conversion of floats of a type to keys.
 
-    moved: the number that is added to all keys.
+    offset: the number that is added to all keys.
     """
 
     floats: PrimitiveType
     integers: PrimitiveType
-    moved: int
+    offset: int
 
     @property
     def _magnitude(self) -> int:
@@ -57,15 +57,15 @@ class Keys:
         """The key of a float."""
         if isinstance(node, Constant):
             number = np.full(1, to_double(node.value)).astype(self.floats.dtype)
-            return Constant(self.integers, (_turned(number.view(self.integers.dtype)) + self._number(self.moved))[0])
+            return Constant(self.integers, (_turned(number.view(self.integers.dtype)) + self._number(self.offset))[0])
         bits = bits_of(as_kind(node, self.floats), self.integers)
         signs = self._apply("shift-right-arithmetic", bits, self.integers.bit_width - 1)
         turned = Apply(self.integers, OPERATIONS["xor"](), [bits, self._apply("and", signs, self._magnitude)])
-        return self._apply("add", turned, self.moved)
+        return self._apply("add", turned, self.offset)
 
-    def undone(self, fn: Function, key: Value) -> Scalar:
+    def to_float(self, fn: Function, key: Value) -> Scalar:
         """The float of a key, in the type in which it is computed."""
-        bits = key - self.moved
+        bits = key - self.offset
         signs = bits.integer("ashr", self.integers.bit_width - 1)
         return from_bits(fn, self.floats, bits ^ (signs & self._magnitude))
 

@@ -43,7 +43,7 @@ class Reducer:
     def result(self, fn: Function, part: int, value: Scalar) -> Scalar:
         """The final value of the reduction, rounded to its type."""
         if self.keys is not None:
-            return self.keys.undone(fn, as_real(value))
+            return self.keys.to_float(fn, as_real(value))
         kind = self.kinds[part]
         if kind.is_complex or isinstance(applied_op(self.computation), (Maximum, Minimum)):
             return value
@@ -51,7 +51,7 @@ class Reducer:
 
     def partial(self, fn: Function, values: Sequence[Scalar]) -> list[Scalar]:
         """Running values of the reduction, not rounded, with keys turned back into floats."""
-        return [v if self.keys is None else self.keys.undone(fn, as_real(v)) for v in values]
+        return [v if self.keys is None else self.keys.to_float(fn, as_real(v)) for v in values]
 
     def starts_neutral(self) -> bool:
         """Whether it starts from its identity, so that parts of it can be reduced separately."""

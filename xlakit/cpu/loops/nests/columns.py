@@ -84,7 +84,7 @@ class _Part(NamedTuple):
 
 def emit_columns(module: Module, name: str, sources: dict[Instruction, Source], reduced: Reduced) -> Kernel | None:
     """A kernel that reduces in strips; None for fusions that it does not support."""
-    if not reduced.roots_alike() or len(reduced.levels()) > 1:
+    if not reduced.roots_alike() or len(reduced.dependency_levels()) > 1:
         return None
     try:
         plan = with_splits(lambda space: _plan(space, sources, reduced))

@@ -83,7 +83,7 @@ class Reduced:
             outputs.append(output(self.arrays + number, linear(index, shape.dimensions), node))
         return outputs
 
-    def levels(self) -> list[list[Instruction]]:
+    def dependency_levels(self) -> list[list[Instruction]]:
         """The reductions by level: those of a level need only results of earlier levels."""
         level: dict[Instruction, int] = {}
         members = set(self.reduces)
@@ -141,12 +141,12 @@ _MOST_PARTS = knob("partial.most_parts", 32, 2, 5)
 
 def count_parts(reduced: Reduced, reducers: Sequence[Reducer], cost: float, extent: int) -> int:
     """The number of parts into which the outer reduced loop is divided; 1 if it cannot be divided."""
-    if not can_be_cut(reduced, reducers):
+    if not reduces_in_parts(reduced, reducers):
         return 1
     return max(1, min(_MOST_PARTS.value, extent, int(cost / (2 * TASK_NANOSECONDS.value))))
 
 
-def can_be_cut(reduced: Reduced, reducers: Sequence[Reducer]) -> bool:
+def reduces_in_parts(reduced: Reduced, reducers: Sequence[Reducer]) -> bool:
     """Whether parts of the reduced range may be reduced separately, and all results follow from the combined parts."""
     return reduced.roots_alike() and all(f.starts_neutral() for f in reducers)
 

@@ -37,13 +37,13 @@ from xlakit.cpu.loops.ir.space import Group, Space, merged, with_splits
 from xlakit.cpu.loops.ir.tracer import Index, Source, Tracer
 from xlakit.cpu.loops.nests.reduced import (
     Reduced,
-    can_be_cut,
     combine,
     count_parts,
     given_source,
     needed_for,
     part_range,
     reduce_once,
+    reduces_in_parts,
     scratch_offsets,
     store_parts,
 )
@@ -130,7 +130,7 @@ def _parts(reduced: Reduced, plan: Plan, row: float, rows: int) -> int:
     inner = merged(plan.inner_variables, indices_of(stage.nodes))
     if rows < _FEW_ROWS.value and row > _LONG_NANOSECONDS.value:
         return count_parts(reduced, stage.reducers, row * rows, inner[0].extent)
-    if can_be_cut(reduced, stage.reducers) and _jumps(plan, inner):
+    if reduces_in_parts(reduced, stage.reducers) and _jumps(plan, inner):
         return inner[0].extent
     return 1
 
@@ -157,7 +157,7 @@ def plan_rows(space: Space, sources: dict[Instruction, Source], reduced: Reduced
     full, row, row_variables = loops.full, loops.row, loops.outer
     inner = linear([full[d] for d in sorted(reduced.over)], tuple(reduced.sizes[d] for d in sorted(reduced.over)))
     plan = Plan(row_variables, loops.over, [], [], [])
-    levels = reduced.levels()
+    levels = reduced.dependency_levels()
     wanted = _expensive(reduced, levels)
     known = dict(sources)
     first_scratch = reduced.arrays + len(reduced.roots)

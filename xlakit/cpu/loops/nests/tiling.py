@@ -112,7 +112,7 @@ def _always_computed(nodes: Iterable[Node]) -> Iterator[Node]:
 
 
 @dataclass(frozen=True, slots=True)
-class _Cut:
+class _Blocks:
     """The division of a dimension into blocks of about ``size`` elements, which begin at whole units."""
 
     extent: int
@@ -169,8 +169,8 @@ class _Tiled:
         width = max((n.kind.byte_width for n in crossing.staged), default=4)
         run = min(_MOST_RUN.value, _RUN_BYTES.value // width)
         depth = max(_UNIT, _BUFFER_BYTES.value // (width * run * max(1, len(crossing.staged))) // _UNIT * _UNIT)
-        self.along = _Cut(crossing.inner.extent, run)
-        self.across = _Cut(crossing.across.extent, min(_MOST_RUN.value, depth))
+        self.along = _Blocks(crossing.inner.extent, run)
+        self.across = _Blocks(crossing.across.extent, min(_MOST_RUN.value, depth))
         self.tasks = math.prod(g.extent for g in crossing.outer) * self.along.blocks * self.across.blocks
         # The outputs are only copies of staged operands, so that whole vectors are stored to the results.
         self.copies = all(o.node in crossing.staged for o in outputs) and all(_is_plain(o.offset) for o in outputs)

@@ -41,7 +41,7 @@ def emit_device_threads(module: Module) -> None:
     module.global_data("device_threads", _THREADS.size)
     _emit_give_work(module)
     _emit_worker(module)
-    _emit_take(module)
+    _emit_take_and_make_worker(module)
     _emit_gather(module)
     _emit_await_all(module)
     _emit_run_devices(module)
@@ -78,9 +78,9 @@ def _emit_give_work(module: Module) -> None:
 def _emit_worker(module: Module) -> None:
     """The life of a thread: ``device_worker`` from start to end, ``work_for`` in a run, ``join_idle`` after it."""
     _emit_wake_workers(module)
-    _emit_life(module)
+    _emit_device_worker(module)
     _emit_work_for(module)
-    _emit_rest(module)
+    _emit_join_idle(module)
 
 
 def _emit_wake_workers(module: Module) -> None:
@@ -96,7 +96,7 @@ def _emit_wake_workers(module: Module) -> None:
     fn.ret()
 
 
-def _emit_life(module: Module) -> None:
+def _emit_device_worker(module: Module) -> None:
     """``device_worker(ptr worker) -> ptr``: wait for runs and execute them, until told to end or no longer needed."""
     fn = module.function("device_worker", PTR, [PTR])
     (worker,) = fn.parameters
@@ -144,7 +144,7 @@ def _emit_work_for(module: Module) -> None:
     fn.ret(stays)
 
 
-def _emit_rest(module: Module) -> None:
+def _emit_join_idle(module: Module) -> None:
     """``join_idle(ptr worker) -> i1``: enter the idle list, unless it is full; gives whether the worker stays."""
     fn = module.function("join_idle", I1, [PTR])
     (worker,) = fn.parameters
@@ -158,7 +158,7 @@ def _emit_rest(module: Module) -> None:
     fn.ret(stays)
 
 
-def _emit_take(module: Module) -> None:
+def _emit_take_and_make_worker(module: Module) -> None:
     """``take_worker() -> ptr``: an idle thread, or null; ``make_worker() -> ptr``: a new one, or null."""
     fn = module.function("take_worker", PTR, [])
     waiting.lock(fn, _field(fn, "mutex"))

@@ -31,12 +31,12 @@ class FiberState(IntEnum):
 
     # It may be entered, for the first time or because its wait may be over.
     READY = 0
-    # It waits until all members of its rendezvous have arrived (ABSENT), or until the collective is computed
-    # (INCOMPLETE).
-    ABSENT = 1
-    INCOMPLETE = 2
+    # It waits until all members of its rendezvous have arrived (AWAITS_MEMBERS), or until the collective is computed
+    # (AWAITS_RESULT).
+    AWAITS_MEMBERS = 1
+    AWAITS_RESULT = 2
     # It has left to have signals handled; ``answer`` gets the status.
-    ASKS = 3
+    NEEDS_SIGNALS = 3
     ENDED = 4
 
 
@@ -188,7 +188,7 @@ def _emit_resume(module: Module) -> None:
     with fn.while_((fn.constant(I1, 1),), lambda iteration: iteration.carried[0]) as iteration:
         fn.call("switch_stack", VOID, FIBER.at(fn, fiber, "back"), fn.load(PTR, FIBER.at(fn, fiber, "stack")))
         set_mode(fn, mode)
-        asks = FIBER.load(fn, fiber, "state").eq(FiberState.ASKS)
+        asks = FIBER.load(fn, fiber, "state").eq(FiberState.NEEDS_SIGNALS)
         with fn.if_(asks, likely=False):
             FIBER.store(fn, fiber, "answer", fn.call("signals_on_thread", I64))
         iteration.next(asks)

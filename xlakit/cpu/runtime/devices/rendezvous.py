@@ -315,7 +315,7 @@ def _emit_linger(module: Module) -> None:
         fn.store(slot, FIBER.at(fn, fiber, "slot"))
         FIBER.store(fn, fiber, "generation", generation)
         FIBER.store(fn, fiber, "number", number)
-        leave_fiber(fn, fiber, FiberState.ABSENT)
+        leave_fiber(fn, fiber, FiberState.AWAITS_MEMBERS)
         fn.ret(fn.constant(I1, 0))
     spin_briefly(fn, run, absent)
     late = absent()
@@ -334,7 +334,7 @@ def _emit_linger(module: Module) -> None:
     with fn.if_(fiber.ne(fn.null())):
         fn.store(slot, FIBER.at(fn, fiber, "slot"))
         FIBER.store(fn, fiber, "generation", generation)
-        leave_fiber(fn, fiber, FiberState.INCOMPLETE)
+        leave_fiber(fn, fiber, FiberState.AWAITS_RESULT)
     spin_briefly(fn, run, incomplete)
     with fn.if_(incomplete()):
         waiting.sleep(fn, parking, incomplete)

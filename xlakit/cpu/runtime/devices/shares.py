@@ -132,7 +132,7 @@ def _emit_can_go(module: Module) -> None:
     run, site, slot = (fn.load(PTR, FIBER.at(fn, fiber, name)) for name in ("run", "site", "slot"))
     generation = FIBER.load(fn, fiber, "generation")
     (waits,) = fn.if_else(
-        state.eq(FiberState.ABSENT),
+        state.eq(FiberState.AWAITS_MEMBERS),
         lambda: (fn.call("absent", I1, run, site, slot, generation),),
         lambda: (fn.call("incomplete", I1, slot, generation),),
     )
