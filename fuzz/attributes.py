@@ -75,7 +75,7 @@ def arguments(one: Trial, rng: np.random.Generator, guarded: Guarded) -> list[Ar
 
 
 def judge(seed: int, number: int, guarded: Guarded, *, show: bool = False) -> str:
-    """The outcome of a program: ``"refused"``, ``"agreed"``, ``"left out"``, or what is wrong with it."""
+    """The outcome of a program: ``"refused"``, ``"agreed"``, ``"left out"``, or its fault in words."""
     one = trial(seed, number)
     if one is None or not one.is_small:
         return "left out"

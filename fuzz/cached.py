@@ -30,7 +30,7 @@ _LONGEST_SECONDS = 300.0
 
 
 def judge(seed: int, number: int) -> str:
-    """What is wrong with the programs of a batch; empty where nothing is."""
+    """Describe the fault of the programs of a batch; "" if there is none."""
     drawn = random.Random(f"{seed} {number} batch")
     with tempfile.TemporaryDirectory(prefix="cached-") as name:
         folder = Path(name)

@@ -20,7 +20,7 @@ from xlakit.ir.instruction import HloModule
 
 
 def difference(actual: Any, expected: Any) -> str:
-    """What is wrong with a device's results, in words; empty where nothing is."""
+    """Describe the fault of a device's results; "" if there is none."""
     for number, (a, b) in enumerate(zip(actual, expected, strict=True)):
         if a.shape != b.shape or a.dtype != b.dtype:
             return f"result {number}: {a.dtype}{list(a.shape)} instead of {b.dtype}{list(b.shape)}"
@@ -34,7 +34,7 @@ def difference(actual: Any, expected: Any) -> str:
 
 
 def judge(program: Spread, runs: int = 2) -> tuple[str, int]:
-    """What is wrong with a module's compiled code, empty where nothing is; how many collectives Python does in it."""
+    """Describe the fault of a module's compiled code, "" if there is none; and how many collectives Python does in it."""
     module = HloModule.from_text(program.text)
     expected = compile_program(module, backend="interpreter").execute_replicated(program.arguments)
     try:

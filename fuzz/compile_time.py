@@ -132,7 +132,7 @@ def measured(case: Case, lengths: Sequence[int]) -> Iterator[dict[str, float]]:
 
 
 def wrong_numbers(case: Case) -> str:
-    """What is wrong with the results of a short program of the case; empty where nothing is."""
+    """Describe the fault of the results of a short program of the case; "" if there is none."""
     module = case.module(_SHORT)
     if module.replica_count > 1:
         return ""

@@ -134,7 +134,7 @@ def _drawn(draft: Draft) -> Program | None:
 
 
 def judge(made: Program) -> str:
-    """What is wrong with the compiled code; empty where nothing is."""
+    """Describe the fault of the compiled code; "" if there is none."""
     status, detail = compiled.judge(made)
     return "" if status == "agreed" else f"{status}: {detail}"
 

@@ -67,7 +67,7 @@ def least() -> Options:
     return Options(knobs={n: min(k.others) for n, k in KNOBS.items() if min(k.others) < k.default})
 
 
-def choosing(options: Options) -> Options:
+def with_selects(options: Options) -> Options:
     """The options, with the knobs of ``guards`` set so that guarded operations are computed always, then selected."""
     knobs = {name: knob.others[0] for name, knob in KNOBS.items() if _module(name) == "guards"}
     return replace(options, knobs={**options.knobs, **knobs})
@@ -110,7 +110,7 @@ def _next_to_meaning(program: Program) -> str:
 
 
 def judge(program: Program, judged: Callable[[Program], str], options: Options) -> str:
-    """What is wrong with a program under options, and the knobs that are needed to show it; empty where nothing is."""
+    """Describe the fault of a program under options, with the knobs that are needed to show it; "" if there is none."""
     fault = _under(program, judged, options)
     if not fault:
         return ""
@@ -136,7 +136,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     def fault_of(number: int) -> str:
         program, judged = program_of(options.seed, number)
         drawn = draw(options.seed, number)
-        drawn = choosing(drawn) if _moves(number) else drawn
+        drawn = with_selects(drawn) if _moves(number) else drawn
         if options.number is not None:
             print(program.text, drawn.text)
         return judge(program, judged, drawn)

@@ -63,7 +63,7 @@ def same(actual: Any, expected: Any) -> bool:
 
 
 def judge(text: str, pickled: bytes, donated: tuple[int, ...], is_exact: bool, against: Sequence[str]) -> str:
-    """What is wrong with a module's compiled code; empty where nothing is."""
+    """Describe the fault of a module's compiled code; "" if there is none."""
     module, given = HloModule.from_text(text), pickle.loads(pickled)
     try:
         actual = results_of(module, given, donated, "cpu")

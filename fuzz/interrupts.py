@@ -58,7 +58,7 @@ def _run(program: Program) -> dict[str, Array]:
 
 
 def judge(program: Program, rng: np.random.Generator) -> str:
-    """What is wrong with a program that is compiled and run behind interruptions; empty where nothing is."""
+    """Describe the fault of a program that is compiled and run behind interruptions; "" if there is none."""
     begin = time.perf_counter()
     expected = _run(program)
     takes = time.perf_counter() - begin

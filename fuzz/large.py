@@ -40,7 +40,7 @@ def plan(count: int, seed: int, only: str = "") -> list[tuple[str, int, int]]:
 
 
 def judge(program: Program) -> str:
-    """What is wrong with a program's compiled code; empty where nothing is."""
+    """Describe the fault of a program's compiled code; "" if there is none."""
     module = HloModule.from_text(program.text)
     (arguments,) = program.arguments
     expected = flat([compile_program(module, backend="interpreter")(*arguments)])

@@ -114,7 +114,7 @@ def _left_out(module: HloModule) -> str:
 
 
 def judge(text: str, seed: int, backend: str, options: Options | None = None) -> str:
-    """What is wrong with a program; called for the interpreter, and then for machine code and plain code.
+    """Describe the fault of a program, "" if there is none; called for the interpreter, and then for machine code and plain code.
 
     seed: what its arguments are made from. options: of machine code, where they are not those in force.
 
@@ -174,7 +174,7 @@ def _interpreted(module: HloModule, given: Sequence[Sequence[Any]]) -> tuple[str
 
 
 def _code(module: HloModule, given: Sequence[Sequence[Any]], expected: Results | str) -> str:
-    """What is wrong with machine code and plain code."""
+    """Describe the fault of machine code and plain code; "" if there is none."""
     try:
         actual = _results(module, given, "cpu")
         fault = _compared(module, given, actual, expected)

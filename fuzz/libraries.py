@@ -214,7 +214,7 @@ def spread(file: str, name: str, options: Options) -> float:
 
 
 def verdict(name: str, results: dict[str, dict[str, Any]], options: Options) -> tuple[str, float]:
-    """What is wrong with a program, empty if nothing is; and how far its numbers are apart."""
+    """Describe the fault of a program, "" if there is none; and how far its numbers are apart."""
     for platform, found in results.items():
         if found["outcome"] != "ran":
             return f"{platform}: {found['outcome']}: {found['error']}", math.nan

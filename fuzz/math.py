@@ -38,7 +38,7 @@ _numbers = count()
 def loop_over(name: str, kind: Type, lanes: int) -> Module:
     """A function ``run`` that applies an elementary one to arrays: to so many elements at once, and the rest singly."""
     arity = 2 if name in BINARY else 1
-    module = Module("proof")
+    module = Module("math")
     run = module.function("run", VOID, [PTR] * (arity + 1) + [I64], external=True)
     *sources, target, length = run.parameters
     begin: Value | int = 0
@@ -60,7 +60,7 @@ class Compiled:
         with engine.optimized_module(loop_over(name, kind, vector_bytes() // kind.bytes).text()) as optimized:
             data = engine.emit_object(optimized)
         self.dtype = _DTYPES[kind]
-        self._library = Library(f"proof.{next(_numbers)}", data, ["run"], {})
+        self._library = Library(f"math.{next(_numbers)}", data, ["run"], {})
         types = [ctypes.c_void_p] * (arity + 1) + [ctypes.c_int64]
         self._run = ctypes.CFUNCTYPE(None, *types)(self._library.address("run"))
 

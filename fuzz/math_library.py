@@ -251,7 +251,7 @@ FAMILIES: tuple[Callable[[Draw], Case], ...] = (
 
 
 def judge(seed: int, number: int, *, show: bool = False) -> str:
-    """What is wrong with a program; empty where nothing is."""
+    """Describe the fault of a program; "" if there is none."""
     case = FAMILIES[number % len(FAMILIES)](Draw(seed, number))
     builder = xla.XlaBuilder("library")
     arrays = [np.asarray(a) for a in case.arguments]

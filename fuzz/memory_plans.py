@@ -71,7 +71,7 @@ def program(seed: int, number: int) -> HloModule:
 
 
 def judge(module: HloModule, seed: int, number: int) -> str:
-    """What is wrong with a program's plans; empty where nothing is."""
+    """Describe the fault of a program's plans; "" if there is none."""
     target = Target(Grid(module.replica_count, module.num_partitions))
     for options in (DEFAULT, draw(seed, number)):
         with compiling(options, check_memory=True):

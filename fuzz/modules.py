@@ -63,7 +63,7 @@ def _epsilon(root: Instruction) -> float:
 
 
 def difference(actual: Any, expected: Any, epsilon: float = 0.0, spread: Any = 0.0) -> str:
-    """What is wrong with an array, in words; empty where nothing is.
+    """Describe the fault of an array; "" if there is none.
 
     epsilon: where it is not the type's own; spread: how far floats go, element by element, when roundings differ.
     """
@@ -100,7 +100,7 @@ def _beyond(a: Any, b: Any, epsilon: float, spread: Any) -> Any:
 
 
 def judge(program: Program, fusions: np.random.Generator | None = None) -> str:
-    """What is wrong with a module's compiled code; empty where nothing is.
+    """Describe the fault of a module's compiled code; "" if there is none.
 
     fusions: draws which instructions machine code gets in fusions, as other compilers make them; by default none.
     """

@@ -51,14 +51,14 @@ _EXACT = frozenset({"memory", "inline"})
 
 
 def judge(program: Program, what: str = "all") -> str:
-    """What is wrong with a generated program's code, next to that without ``what``; empty where nothing is."""
+    """Describe the fault of a generated program's code, compared with that without ``what``; "" if there is none."""
     return fault_of(HloModule.from_text(program.text), program.arguments[0], what)
 
 
 def fault_of(
     module: HloModule, arguments: Sequence[Any], what: str = "all", actual: Mapping[str, Any] | None = None
 ) -> str:
-    """What is wrong with a module's code, next to that without ``what``; empty where nothing is.
+    """Describe the fault of a module's code, compared with that without ``what``; "" if there is none.
 
     actual: what its code gives, where it has run.
     """
@@ -117,7 +117,10 @@ def _results(module: HloModule, arguments: Sequence[Any]) -> dict[str, Any]:
 def _compared(
     module: HloModule, actual: Mapping[str, Any], expected: Mapping[str, Any], inexact: Sequence[bool]
 ) -> tuple[str, list[str]]:
-    """What is wrong with a result that must be exact, and the names of others that roundings do not explain alone."""
+    """Describe the fault of a result that must be exact, "" if there is none.
+
+    Name others that roundings alone do not explain.
+    """
     epsilon = largest_epsilon(module)
     suspects: list[str] = []
     for (name, other), rounded in zip(expected.items(), inexact, strict=True):

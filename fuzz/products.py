@@ -152,7 +152,7 @@ def case(seed: int, number: int) -> Case:
 
 
 def judge(given: Case, seed: int = 0, count: int = 2) -> str:
-    """What is wrong with the compiled product on so many threads; empty where nothing is."""
+    """Describe the fault of the compiled product on so many threads; "" if there is none."""
     rng = np.random.default_rng(seed)
     dtype = np.dtype(np.float32 if given.kind == "f32" else np.float64)
     values = [rng.standard_normal(shape).astype(dtype) for shape in given.shapes]

@@ -18,7 +18,7 @@ from xlakit.ir.instruction import HloModule
 
 
 def judge(program: Spread, module: HloModule, cluster: distributed.Cluster, backend: str) -> str:
-    """What is wrong with the results of the devices in this process; empty where nothing is."""
+    """Describe the fault of the results of the devices in this process; "" if there is none."""
     expected = compile_program(module, backend="interpreter").execute_replicated(program.arguments)
     here = cluster.local_devices
     try:

@@ -18,7 +18,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import replace
 
-from fuzz.forced import choosing, draw
+from fuzz.forced import draw, with_selects
 from fuzz.plain import sums_apart
 from fuzz.programs.composed.modules import module as generated
 from fuzz.programs.draft import Program
@@ -54,7 +54,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if options.number is not None:
             print(program.text)
         drawn = draw(options.seed, number) if number % 2 else DEFAULT
-        return judge(program, choosing(drawn) if moves else drawn)
+        return judge(program, with_selects(drawn) if moves else drawn)
 
     return numbered.run("fuzz.sanitized", numbered.entries(options, fault_of), options.seconds)
 

@@ -46,7 +46,7 @@ def split(program: Program, number: int, *, chains: bool = False) -> HloModule:
 
 
 def judge(program: Program, number: int, backend: str = "interpreter", *, chains: bool = False) -> str:
-    """What is wrong with the split module; empty where nothing is. ``chains``: to the bit."""
+    """Describe the fault of the split module; "" if there is none. ``chains``: to the bit."""
     whole = HloModule.from_text(program.text)
     expected = flatten(compile_program(whole, backend="interpreter")(*program.arguments[0]))
     try:
@@ -75,7 +75,7 @@ def judge(program: Program, number: int, backend: str = "interpreter", *, chains
 
 
 def _bits(actual: Array, expected: Array) -> str:
-    """What is wrong with an array whose bits are to be the same, but for those of NaN; empty where nothing is."""
+    """Describe the fault of an array whose bits are to be the same except for NaN; "" if there is none."""
     if actual.dtype.kind not in "fc":
         return difference(actual, expected)
     signs = [np.signbit(part(a)) & ~np.isnan(a) for a in (actual, expected) for part in (np.real, np.imag)]

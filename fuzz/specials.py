@@ -117,7 +117,7 @@ def arguments(batch: Batch, rng: np.random.Generator) -> list[Array]:
 
 
 def judge(batch: Batch, given: Sequence[Array]) -> str:
-    """What is wrong with the operations' compiled code; empty where nothing is."""
+    """Describe the fault of the operations' compiled code; "" if there is none."""
     module = HloModule.from_text(batch.text(given[0].size))
     expected = flatten(compile_program(module, backend="interpreter")(*given))
     try:

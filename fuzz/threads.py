@@ -26,7 +26,7 @@ _LONGEST_SECONDS = 120.0
 
 
 def judge(seed: int, number: int) -> str:
-    """What is wrong with the programs of a batch; empty where nothing is."""
+    """Describe the fault of the programs of a batch; "" if there is none."""
     # What programs share is compiled by the threads, too, where the cache begins empty.
     with tempfile.TemporaryDirectory(prefix="threads-") as cache:
         environment = {"XLAKIT_CACHE_DIR": cache} if number % 2 else {}

@@ -13,7 +13,7 @@ _OWN = (
     # The header, aliases, metadata with stack frames, shardings, frontend attributes.
     """HloModule header, is_scheduled=true, input_output_alias={ {0}: (0, {}, may-alias), {1}: (1, {}, must-alias) }, \
 entry_computation_layout={(f32[4,2]{1,0}, f32[4,2]{0,1:T(2,128)})->(f32[4,2]{1,0}, f32[4,2]{1,0})}, num_partitions=2, \
-frontend_attributes={owner="proof",level="3"}
+frontend_attributes={owner="net",level="3"}
 
 FileNames
 1 "model.py"

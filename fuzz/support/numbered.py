@@ -26,7 +26,7 @@ BEGUN = "XLAKIT_FUZZ_BEGUN"
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A program by the options that name it, and what says what is wrong with it: nothing, where nothing is.
+    """A program by the options that name it, and the function that describes its fault: "" if it has none.
 
     keep: what is done with it where something is, behind the line that says so.
     """
@@ -43,7 +43,7 @@ class Tally:
     counts: Counter[str] = field(default_factory=Counter[str])
 
     def fault(self, name: str, outcome: str, detail: str) -> str:
-        """Count a program, by its command and options; gives what is wrong with it, empty where it has not failed."""
+        """Count a program, by its command and options; gives its fault in words, or ""."""
         self.counts[outcome] += 1
         if outcome == "unsupported":
             print(f"UNSUPPORTED python -m {name}: {detail}", flush=True)
@@ -101,7 +101,7 @@ def entries(options: argparse.Namespace, fault_of: Callable[[int], str], more: s
 
 
 def run(
-    proof: str,
+    net: str,
     entries: Iterable[Entry],
     seconds: float | None = None,
     summary: Callable[[], str] = lambda: "",
@@ -123,7 +123,7 @@ def run(
             break
         done += 1
         if begun:
-            Path(begun).write_text(f"python -m {proof} {entry.options}")
+            Path(begun).write_text(f"python -m {net} {entry.options}")
         try:
             fault = entry.judge()
         except Exception as error:  # any exception is a finding; the programs behind it are judged all the same
@@ -131,7 +131,7 @@ def run(
             fault = f"{type(error).__name__}: {error}"
         if fault:
             failures += 1
-            print(f"FAILED python -m {proof} {entry.options}: {fault}", flush=True)
+            print(f"FAILED python -m {net} {entry.options}: {fault}", flush=True)
             if entry.keep:
                 entry.keep()
             if first:

@@ -165,7 +165,7 @@ def _remove(path: Path) -> None:
 
 
 def fault_of(verb: str, kind: str, answer: tuple[int | str, str, str]) -> str | None:
-    """What is wrong with an answer."""
+    """Describe the fault of an answer; "" if there is none."""
     status, out, err = answer
     name = verb.split(maxsplit=1)[0]
     expected = _BAD.get(name, 1) if kind.startswith("beside") else _GOOD.get(name, 0)

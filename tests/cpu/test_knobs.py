@@ -1,4 +1,4 @@
-"""Knobs: thresholds that a proof sets, so that small arrays take the ways of large ones."""
+"""Knobs: thresholds that a net sets, so that small arrays take the ways of large ones."""
 
 from __future__ import annotations
 

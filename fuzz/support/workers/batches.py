@@ -12,7 +12,7 @@ _OPTIONS = ("XLAKIT_TUNE", "XLAKIT_PLAIN", "XLAKIT_VERIFY", "XLAKIT_SANITIZE", "
 
 
 def fault_of_worker(name: str, arguments: Sequence[str], environment: Mapping[str, str], seconds: float) -> str:
-    """The first fault that a worker of this folder prints, or how its process ended; empty where nothing is wrong.
+    """The first fault that a worker of this folder prints, or how its process ended; "" if nothing is wrong.
 
     environment: what the process has beside this one's environment, and beside JAX's platform xlakit.
     """

@@ -154,7 +154,7 @@ def at_once(orders: Sequence[Sequence[Case]]) -> list[dict[str, _Results | str]]
 
 
 def faults(seed: int, number: int) -> Iterator[str]:
-    """What is wrong with the programs of a batch."""
+    """Describe the fault of the programs of a batch; "" if there is none."""
     drawn = random.Random(f"{seed} {number} threads")
     programs = cases(seed, number, drawn)
     count, is_same_order = drawn.randint(2, 5), drawn.random() < 0.5

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import xlakit
-from fuzz import attributes, jaxlib as jaxlib_proof, mutations, specials
+from fuzz import attributes, jaxlib as jaxlib_net, mutations, specials
 from fuzz.programs.draft import FAMILIES
 from fuzz.programs.plan import Entry, plan
 from fuzz.support.differences import CANNOT_RUN
@@ -80,7 +80,7 @@ def test_the_interpreter_runs_programs_of_every_operation(opcode):
 @needs_jaxlib
 def test_a_few_programs_agree_with_jaxlib():
     opcodes = ("add", "gather", "reduce-window", "convert", "dot", "sort", "all-reduce", "while")
-    report = jaxlib_proof.run([Entry(opcode, 11, 0) for opcode in opcodes])
+    report = jaxlib_net.run([Entry(opcode, 11, 0) for opcode in opcodes])
     assert [f"{o.reproduce}: {o.detail}" for o in report.failures()] == []
     assert report.count("add", "agreed") == 1
     assert "all" in report.table()
@@ -89,7 +89,7 @@ def test_a_few_programs_agree_with_jaxlib():
 @needs_jaxlib
 def test_a_wrong_result_is_a_failure(monkeypatch):
     monkeypatch.setattr(OPERATIONS["negate"], "evaluate", lambda self, context, x: x)
-    report = jaxlib_proof.run([Entry("negate", 1, n) for n in range(3)])
+    report = jaxlib_net.run([Entry("negate", 1, n) for n in range(3)])
     assert len(report.failures()) >= 1
     assert "HloModule negate" in report.failures()[0].text
 
