@@ -4,7 +4,8 @@
 ``asdict`` are the standard ones. A subclass that has fields is made here, too.
 
 The standard one compiles the source of up to six methods for each class, which was the slowest part of importing a
-compiler that has hundreds of small classes. Here a method is compiled when it is first called, and most never are.
+compiler that has hundreds of small classes. Here a method is compiled when it has been called some times, and most
+never are: the first objects of a class, and comparisons of them, take generic code.
 """
 
 from __future__ import annotations
@@ -13,6 +14,8 @@ import dataclasses
 import reprlib
 import sys
 from collections.abc import Callable, Sequence
+from operator import attrgetter
+from types import MethodType
 from typing import Any, Final, TypeVar, dataclass_transform, overload
 
 _T = TypeVar("_T")
@@ -31,6 +34,8 @@ class _Usual:
 _FIELD: Final = vars(_Usual)["__dataclass_fields__"]["field"]._field_type
 # Stands for an argument that is not given, if a factory makes its default for each instance.
 _NOT_GIVEN: Final = object()
+# Calls of a method before it is compiled, which takes as long as fifty of them.
+_GENERIC_CALLS: Final = 16
 
 
 @overload
@@ -63,49 +68,66 @@ def dataclass(
 
 def _made(cls: type[_T], *, frozen: bool, eq: bool, slots: bool, kw_only: bool) -> type[_T]:
     own = dict(vars(cls))
-    made, fields = _with_fields(cls, own, kw_only=kw_only)
+    members, fields = _with_fields(cls, own, kw_only=kw_only, slots=slots)
     shown = [f.name for f in fields if f.repr]
-    members: dict[str, Any] = {
-        "__init__": _Later("__init__", lambda cls: _initializer(cls, fields, frozen=frozen, slots=slots)),
+    methods: dict[str, Any] = {
+        "__init__": _Later(
+            "__init__",
+            lambda cls: _initializer(cls, fields, frozen=frozen, slots=slots),
+            lambda cls: _generic_initializer(cls, fields, frozen=frozen, slots=slots),
+        ),
         "__repr__": _Later("__repr__", lambda cls: _representation(cls, shown, frozen=frozen)),
     }
     compared = [f.name for f in fields if f.compare]
     if eq:
-        members["__eq__"] = _Later("__eq__", lambda cls: _equality(cls, compared))
+        methods["__eq__"] = _Later(
+            "__eq__", lambda cls: _equality(cls, compared), lambda _: _generic_equality(compared)
+        )
     if frozen:
-        members["__setattr__"], members["__delattr__"] = _refusals(frozenset(f.name for f in fields))
+        methods["__setattr__"], methods["__delattr__"] = _refusals(frozenset([f.name for f in fields]))
         if slots:
-            members["__getstate__"], members["__setstate__"] = _state, _set_state
-    for name, method in members.items():
-        if name not in own:
-            setattr(made, name, method)
+            methods["__getstate__"], methods["__setstate__"] = _state, _set_state
+    members.update({name: method for name, method in methods.items() if name not in own})
     has_hash = "__hash__" in own and not (own["__hash__"] is None and "__eq__" in own)
     if eq and not has_hash:
         hashed = [f.name for f in fields if (f.compare if f.hash is None else f.hash)]
-        made.__hash__ = _Later("__hash__", lambda cls: _hash(cls, hashed)) if frozen else None  # pyright: ignore
-    return _with_slots(made, fields) if slots else made
+        members["__hash__"] = (
+            _Later("__hash__", lambda cls: _hash(cls, hashed), lambda _: _generic_hash(hashed)) if frozen else None
+        )
+    if slots:
+        return _with_slots(cls, members, fields)
+    for name, member in members.items():
+        setattr(cls, name, member)
+    return cls
 
 
-def _with_fields(cls: type[_T], own: dict[str, Any], *, kw_only: bool) -> tuple[type[_T], Sequence[_Made]]:
-    """The class with the attributes that :mod:`dataclasses` looks up in classes, and its fields."""
-    made: Any = cls
+def _with_fields(
+    cls: type[_T], own: dict[str, Any], *, kw_only: bool, slots: bool
+) -> tuple[dict[str, Any], Sequence[_Made]]:
+    """The attributes that :mod:`dataclasses` looks up in classes, for the class to get, and its fields."""
     annotations: dict[str, Any] = own.get("__annotations__", {})
     if not all(map(_is_usual, annotations.values())):
-        made = dataclasses.dataclass(init=False, repr=False, eq=False, kw_only=kw_only)(cls)  # noqa: TID251
-        return made, dataclasses.fields(made)
+        made: Any = dataclasses.dataclass(init=False, repr=False, eq=False, kw_only=kw_only)(cls)  # noqa: TID251
+        return {}, dataclasses.fields(made)
     fields: dict[str, _Made] = {}
     for base in cls.__mro__[-1:0:-1]:
         fields.update(vars(base).get("__dataclass_fields__", ()))
     for name, kind in annotations.items():
         if kind.startswith(_OF_CLASS):
             continue
-        fields[name] = _field(cls, name, kind, own.get(name, dataclasses.MISSING), kw_only=kw_only)
-    made.__dataclass_params__ = vars(_Usual)["__dataclass_params__"]
-    made.__dataclass_fields__ = fields
+        given = own.get(name, dataclasses.MISSING)
+        fields[name] = made = _field(name, kind, given, kw_only=kw_only)
+        # With slots, the class that has these attributes is made again without them.
+        if made is given and not slots:
+            _become_default(cls, name, made.default)
+    members: dict[str, Any] = {
+        "__dataclass_params__": vars(_Usual)["__dataclass_params__"],
+        "__dataclass_fields__": fields,
+    }
     found = tuple([f for f in fields.values() if f._field_type is _FIELD])  # pyright: ignore
     if "__match_args__" not in own:
-        made.__match_args__ = tuple([f.name for f in found if f.init and not f.kw_only])
-    return made, found
+        members["__match_args__"] = tuple([f.name for f in found if f.init and not f.kw_only])
+    return members, found
 
 
 def _is_usual(annotation: object) -> bool:
@@ -115,16 +137,9 @@ def _is_usual(annotation: object) -> bool:
     return "InitVar" not in annotation and "KW_ONLY" not in annotation and annotation.find("ClassVar") in (-1, 0)
 
 
-def _field(cls: type, name: str, kind: str, given: Any, *, kw_only: bool) -> _Made:
-    """A field of a class, whose attribute becomes its default."""
-    made: Any = given
-    if isinstance(given, dataclasses.Field):
-        if made.default is dataclasses.MISSING:
-            delattr(cls, name)
-        else:
-            setattr(cls, name, made.default)
-    else:
-        made = dataclasses.field(default=given)
+def _field(name: str, kind: str, given: Any, *, kw_only: bool) -> _Made:
+    """A field, of which its class gives the default, or all but the name and the type."""
+    made: Any = given if isinstance(given, dataclasses.Field) else dataclasses.field(default=given)
     made.name, made.type, made._field_type = name, kind, _FIELD
     if made.kw_only is dataclasses.MISSING:
         made.kw_only = kw_only
@@ -133,34 +148,64 @@ def _field(cls: type, name: str, kind: str, given: Any, *, kw_only: bool) -> _Ma
     return made
 
 
-def _with_slots(cls: type[_T], fields: Sequence[_Made]) -> type[_T]:
-    """The class made again, with slots for those of its fields that its bases have no slots for."""
-    members = {name: value for name, value in vars(cls).items() if name not in ("__dict__", "__weakref__")}
-    names = [f.name for f in fields]
+def _become_default(cls: type, name: str, default: object) -> None:
+    """The attribute of a class that declares a field becomes the field's default."""
+    if default is dataclasses.MISSING:
+        delattr(cls, name)
+    else:
+        setattr(cls, name, default)
+
+
+def _with_slots(cls: type[_T], given: dict[str, Any], fields: Sequence[_Made]) -> type[_T]:
+    """The class made again, with more members, and slots for those of its fields that its bases have no slots for."""
+    members = {**vars(cls), **given}
     inherited = {slot for base in cls.__mro__[1:-1] for slot in vars(base).get("__slots__", ())}
-    for name in names:
+    names = [f.name for f in fields]
+    for name in ("__dict__", "__weakref__", *names):
         members.pop(name, None)
-    members["__slots__"] = tuple(name for name in names if name not in inherited)
+    members["__slots__"] = tuple([name for name in names if name not in inherited])
     made: Any = type(cls)(cls.__name__, cls.__bases__, members)
     made.__qualname__ = cls.__qualname__
     return made
 
 
 class _Later:
-    """A method that is compiled when it is first looked up, and then replaces this object in its class."""
+    """A method that is compiled when it is looked up, and then replaces this object in its class.
 
-    def __init__(self, name: str, compile: Callable[[type], Callable[..., Any]]) -> None:
-        self._name, self._compile = name, compile
+    Its first calls take the function that ``generic`` makes, if there is one.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        compile: Callable[[type], Callable[..., Any]],
+        generic: Callable[[type], Callable[..., Any]] | None = None,
+    ) -> None:
+        self._name, self._compile, self._make_generic = name, compile, generic
         self._method: Any = None
+        self._generic: Any = None
+        self._calls = 0
 
     def __get__(self, instance: object, owner: type) -> Any:
-        # A class that inherits the method looks it up, too. If another thread has replaced this object since the lookup
-        # began, no class has it any more.
-        declaring = next((cls for cls in owner.__mro__ if vars(cls).get(self._name) is self), None)
+        if instance is not None and self._make_generic is not None and self._calls < _GENERIC_CALLS:
+            self._calls += 1
+            if self._generic is None:
+                declaring = self._declaring(owner)
+                self._generic = None if declaring is None else self._make_generic(declaring)
+            if self._generic is not None:
+                return MethodType(self._generic, instance)
+        declaring = self._declaring(owner)
         if declaring is not None:
             self._method = self._compile(declaring)
             setattr(declaring, self._name, self._method)
         return self._method.__get__(instance, owner)
+
+    def _declaring(self, owner: type) -> type | None:
+        """The class that has this method, which ``owner`` may inherit.
+
+        If another thread has replaced this object since the lookup began, no class has it any more.
+        """
+        return next((cls for cls in owner.__mro__ if vars(cls).get(self._name) is self), None)
 
 
 def _compiled(
@@ -207,6 +252,60 @@ def _initializer(cls: type, fields: Sequence[_Made], *, frozen: bool, slots: boo
     method = _compiled(cls, "__init__", ["self", *by_place, *(["*", *named] if named else [])], body, names)
     method.__annotations__ = {**{f.name: f.type for f in fields if f.init}, "return": None}
     return method
+
+
+def _generic_initializer(cls: type, fields: Sequence[_Made], *, frozen: bool, slots: bool) -> Callable[..., Any]:
+    """What :func:`_initializer` makes, without compiling it; other calls than correct ones are left to that one."""
+    store = object.__setattr__ if frozen else setattr
+    given = [f for f in fields if f.init]
+    by_place = [f.name for f in given if not f.kw_only]
+    every = {f.name for f in given}
+    required = {f.name for f in given if f.default is dataclasses.MISSING and f.default_factory is dataclasses.MISSING}
+    has_post_init = hasattr(cls, "__post_init__")
+
+    def __init__(self: Any, *args: object, **named: object) -> None:  # noqa: N807
+        values = dict(zip(by_place, args))  # noqa: B905 - their number is checked below
+        is_correct = len(args) <= len(by_place) and values.keys().isdisjoint(named) and named.keys() <= every
+        values.update(named)
+        if not is_correct or not required <= values.keys():
+            cls.__init__(self, *args, **named)
+            return
+        for f in fields:
+            if f.name in values:
+                store(self, f.name, values[f.name])
+            elif f.default_factory is not dataclasses.MISSING:
+                store(self, f.name, f.default_factory())
+            elif f.init or (slots and f.default is not dataclasses.MISSING):
+                store(self, f.name, f.default)
+        if has_post_init:
+            self.__post_init__()
+
+    return __init__
+
+
+def _generic_equality(compared: Sequence[str]) -> Callable[..., Any]:
+    values = _values(compared)
+
+    def __eq__(self: Any, other: object) -> Any:  # noqa: N807
+        return values(self) == values(other) if other.__class__ is self.__class__ else NotImplemented
+
+    return __eq__
+
+
+def _generic_hash(hashed: Sequence[str]) -> Callable[..., Any]:
+    values = _values(hashed)
+
+    def __hash__(self: Any) -> int:  # noqa: N807
+        return hash(values(self))
+
+    return __hash__
+
+
+def _values(names: Sequence[str]) -> Callable[[Any], tuple[Any, ...]]:
+    """A function that gives the attributes of an object as a tuple."""
+    if len(names) > 1:
+        return attrgetter(*names)
+    return lambda instance: tuple([getattr(instance, name) for name in names])
 
 
 def _equality(cls: type, compared: Sequence[str]) -> Callable[..., Any]:
