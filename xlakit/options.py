@@ -117,8 +117,13 @@ class Knob(Generic[_Number]):
         if reader is not None:
             reader.add(self.name)
         chosen = _chosen.get()
-        found = None if chosen is None else chosen.knobs.get(self.name)
-        return self.default if found is None else found  # pyright: ignore
+        if chosen is not None and chosen.knobs:
+            found = chosen.knobs.get(self.name)
+            if found is not None:
+                return found  # pyright: ignore
+        # As `default` has it, without another call: a compilation reads tens of thousands of values.
+        default = self._default
+        return default() if callable(default) else default
 
     @property
     def is_set(self) -> bool:

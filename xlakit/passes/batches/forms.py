@@ -37,12 +37,14 @@ class Batch:
 
     def dimension(self, shape: Shape) -> int | None:
         """The batch dimension of an array; None if no dimension, or more than one, has the size of the batch."""
-        if not shape.is_array or shape.is_dynamic or shape.dimensions.count(self.size) != 1:
+        sizes = shape.dimensions
+        if sizes.count(self.size) != 1 or shape.is_dynamic:
             return None
-        found = shape.dimensions.index(self.size)
-        member = shape.dimensions[found + 1 :]
-        is_small = math.prod(member) <= _LARGEST_MEMBER.value and member[-1:] <= (_LONGEST_ROW.value,)
-        return found if is_small else None
+        found = sizes.index(self.size)
+        member = sizes[found + 1 :]
+        if not member:
+            return found
+        return found if member[-1] <= _LONGEST_ROW.value and math.prod(member) <= _LARGEST_MEMBER.value else None
 
     def is_moved(self, shape: Shape) -> bool:
         """Whether the batch-minor form of an array has its elements in another order."""
@@ -69,12 +71,13 @@ def minor_shape(shape: Shape, dimension: int) -> Shape:
 def batch_of(computations: Iterable[Computation]) -> Batch | None:
     """The batch size that most arrays with short rows have; None if too few arrays share one."""
     counts = Counter[int]()
+    longest_row, fewest_members = _LONGEST_ROW.value, _FEWEST_MEMBERS.value
     for computation in computations:
         for instruction in computation.instructions:
             shape = instruction.shape
-            if not shape.is_array or shape.rank < 2 or shape.dimensions[-1] > _LONGEST_ROW.value:
+            if not shape.is_array or shape.rank < 2 or shape.dimensions[-1] > longest_row:
                 continue
-            counts.update({n for n in shape.dimensions[:-1] if n >= _FEWEST_MEMBERS.value})
+            counts.update({n for n in shape.dimensions[:-1] if n >= fewest_members})
     if not counts:
         return None
     size, count = max(counts.items(), key=lambda item: (item[1], item[0]))

@@ -6,7 +6,7 @@ function, converts the type, or normalizes rows. In attention (a softmax between
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 from xlakit.data.shape import make_tuple_shape
 from xlakit.ir.def_use import users_of
@@ -49,8 +49,8 @@ class Epilogues(Pass):
         """Fuse in all computations that run as programs."""
 
         def fuse(computation: Computation) -> Computation:
-            has_product = any(is_product(i) for i in computation.instructions)
-            return _EpilogueFusion(computation, context).run() if has_product else computation
+            products = {i for i in computation.instructions if is_product(i)}
+            return _EpilogueFusion(computation, products, context).run() if products else computation
 
         return with_changed(module, change_programs(module, fuse))
 
@@ -139,8 +139,9 @@ class _Group:
 class _EpilogueFusion:
     """Fuses the products of one computation."""
 
-    def __init__(self, computation: Computation, context: PassContext) -> None:
+    def __init__(self, computation: Computation, products: Collection[Instruction], context: PassContext) -> None:
         self._computation = computation
+        self._products = products
         self._context = context
         self._names = Names(computation, context)
         self._live = live_instructions(computation)
@@ -152,7 +153,7 @@ class _EpilogueFusion:
     def run(self) -> Computation:
         """The computation with fusions."""
         for instruction in self._computation.instructions:
-            if instruction in self._live and instruction not in self._groups and is_product(instruction):
+            if instruction in self._products and instruction in self._live and instruction not in self._groups:
                 group = self._grown(instruction)
                 if group is not None and self._context.spend("product"):
                     for member in group.members:
@@ -194,7 +195,7 @@ class _EpilogueFusion:
             return False
         if isinstance(instruction.op, Fusion):
             return instruction.op.kind in (FusionKind.LOOP, FusionKind.INPUT)
-        return isinstance(instruction.op, _JOINING) or is_product(instruction)
+        return isinstance(instruction.op, _JOINING) or instruction in self._products
 
     def _parts(self, instruction: Instruction) -> list[Instruction]:
         """The get-tuple-elements of an instruction with several results, which join with it."""

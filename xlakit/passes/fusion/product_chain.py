@@ -38,6 +38,7 @@ _FEWEST = knob("product_chain.fewest", 8, 1)
 # The bytes of the longest row: a block of as many such rows as a product needs stays in the cache.
 _LONGEST_ROW = knob("product_chain.longest_row", 1 << 14, 64)
 _ALLOWED = (*ELEMENTWISE, *MOVEMENT, Constant, DynamicSlice)
+_PRODUCTS = (Dot, Convolution)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +68,7 @@ class Chain:
 
 def is_product(instruction: Instruction) -> bool:
     """Whether this is a dot or convolution that a product kernel computes, with enough rows and columns."""
-    if not isinstance(instruction.op, (Dot, Convolution)) or instruction.control_predecessors:
+    if not isinstance(instruction.op, _PRODUCTS) or instruction.control_predecessors:
         return False
     if is_packed(instruction.op):
         return False
@@ -104,7 +105,8 @@ def keeps_rows(instruction: Instruction) -> bool:
 
 def chain_of(computation: Computation) -> Chain | None:
     """Recognize a fused computation as a chain; None if it is none."""
-    products = [i for i in computation.instructions if is_product(i)]
+    # A fusion is tried again with each instruction that might join it, so most instructions are passed over quickly.
+    products = [i for i in computation.instructions if isinstance(i.op, _PRODUCTS) and is_product(i)]
     if not 1 <= len(products) <= 2:
         return None
     root, roots = computation.root, computation.results

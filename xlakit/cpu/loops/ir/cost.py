@@ -50,9 +50,10 @@ def _cost(
     loaded_byte: float,
 ) -> float:
     """As :func:`element_cost`; ``known`` has the cost of an iteration of each reduction met so far."""
-    every, total = list(nodes), 0.0
+    every, total, has_reductions = list(nodes), 0.0, False
     for node in walk(every):
-        if own is not None and not node.variables & own:
+        has_reductions = has_reductions or isinstance(node, Reduction)
+        if own is not None and node.variables.isdisjoint(own):
             continue
         if isinstance(node, Load):
             total += loaded_byte * node.kind.byte_width
@@ -60,9 +61,11 @@ def _cost(
             total += _operation(model, node.op, node.kind)
         elif isinstance(node, Divided):
             total += model.cycles(_QUOTIENT)
+    if not has_reductions:
+        return total + model.cycles(_ITERATION)
     # Reductions inside of reductions are counted in the iterations of those.
     for node in walk(every, lambda n: n.initial if isinstance(n, Reduction) else n.operands):
-        if isinstance(node, Reduction) and (own is None or node.variables & own):
+        if isinstance(node, Reduction) and (own is None or not node.variables.isdisjoint(own)):
             if node not in known:
                 inner = _cost(node.inputs, None, known, model, loaded_byte) + reducer_cost(node.computation)
                 known[node] = model.cycles(_REDUCTION_ITERATION) + inner
