@@ -21,6 +21,19 @@ import jaxlib.xla_extension.pytree as pytree
 assert (Add, TraceMe, pytree) == (xla_client.ops.Add, xla_client.profiler.TraceMe, xla_client._xla.pytree)
 from jaxlib.weakref_lru_cache import weakref_lru_cache
 assert weakref_lru_cache(lambda: None, lambda key: 7)(client) == 7
+import importlib.util, pickle
+import jaxlib.version
+assert jaxlib.__version__ == jaxlib.version.__version__
+assert jaxlib.version.__version_info__[0] == int(jaxlib.__version__[0])
+for name in ("jaxlib.xla_client", "jaxlib.xla_extension"):
+    assert importlib.util.find_spec(name) is not None and importlib.import_module(name).Shape is xla_client.Shape
+assert pickle.loads(pickle.dumps(xla_client.Shape)) is xla_client.Shape
+for statement in ("import jaxlib.nothing", "from jaxlib import nothing", "from jaxlib.xla_extension import nothing"):
+    try:
+        exec(statement)
+    except ImportError:
+        continue
+    raise AssertionError(statement)
 from xla.python import xla_client as of_xla
 import xla.python.xla_extension
 assert of_xla is xla_client and xla.python.xla_extension is xla_client._xla
@@ -54,9 +67,13 @@ def run(program):
     return subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120, check=False)
 
 
+VERSION = 'import jaxlib; assert (jaxlib.__version__, jaxlib.__package__) == ("0.6.0", "jaxlib")'
+
+
 @pytest.mark.parametrize("before", [WITHOUT, ""], ids=["without jaxlib", "with jaxlib"])
 def test_old_imports_work(before):
-    found = run(f"{before}import xlakit.compat.install\n{USE}{'' if before else IN_JAX + AFTER}")
+    restored = "importlib.util.find_spec = find\n" if before else ""
+    found = run(f"{before}import xlakit.compat.install\n{restored}{USE}{VERSION if before else IN_JAX + AFTER}")
     assert found.returncode == 0, found.stderr
 
 

@@ -1,4 +1,4 @@
-"""Which names of jaxlib 0.6.0's xla_client there are, and why some are not."""
+"""Which names of jaxlib 0.6.0's xla_client, its modules and its classes there are, and why some are not."""
 
 import json
 from pathlib import Path
@@ -16,6 +16,9 @@ OF_JAX = (
 )
 OF_PROCESSES = "several processes are joined by xlakit.distributed, over MPI"
 OF_PLUGINS = "xlakit loads no plugins of other platforms"
+OF_SHARDY = "passes over Shardy's MLIR, which JAX's lowering calls"
+WITHOUT_STATE = "unpickled by a constructor, without __setstate__"
+# By the path of a module or class; what is in a missing one is missing, too.
 MISSING = {
     "xla_client": {
         **dict.fromkeys(
@@ -31,9 +34,10 @@ MISSING = {
     },
     "xla_client._xla": {
         **dict.fromkeys(
-            ["PjitFunction", "PjitFunctionCache", "PmapFunction", "ResultHandler", "pjit", "pmap_lib", "sdy"],
+            ["PjitFunction", "PjitFunctionCache", "PmapFunction", "ResultHandler", "pjit", "pmap_lib"],
             OF_JAX,
         ),
+        "sdy": OF_SHARDY,
         **dict.fromkeys(
             ["CpuCollectives", "DistributedRuntimeClient", "DistributedRuntimeService", "MpiCollectives",
              "PreemptionSyncManager", "TransferConnection", "TransferServer", "create_preemption_sync_manager",
@@ -45,13 +49,35 @@ MISSING = {
             ["get_c_api_client", "get_c_api_topology", "get_default_c_api_topology", "load_pjrt_plugin"], OF_PLUGINS
         ),
     },
+    "xla_client.DeviceList": {"__setstate__": WITHOUT_STATE},
+    "xla_client.Layout": {"__setstate__": WITHOUT_STATE},
+    "xla_client.PjRtLayout": {"__setstate__": WITHOUT_STATE},
+    "xla_client._xla.pytree.PyTreeDef": {
+        "make_from_node_data_and_children": "pytree is that of the jaxlib that is installed, which has it no longer",
+    },
+    "xla_client.profiler.ProfilerSession": {
+        "stop_and_get_profile_data": "raises TypeError in jaxlib 0.6.0: its result has no type in Python",
+    },
 }  # fmt: skip
+# The modules and classes that are missing.
+GONE = tuple(f"{path}.{name}" for path, names in MISSING.items() for name in names)
 
 
-@pytest.mark.parametrize("path", NAMES)
+def is_gone(path):
+    return any(path == gone or path.startswith(f"{gone}.") for gone in GONE)
+
+
+@pytest.mark.parametrize("path", [path for path in NAMES if not is_gone(path)])
 def test_what_is_missing_is_known(path):
+    if ".pytree" in path:
+        pytest.importorskip("jaxlib")
     found = xla_client
     for part in path.split(".")[1:]:
         found = getattr(found, part)
     missing = {name for name in NAMES[path] if not hasattr(found, name)}
     assert missing == set(MISSING.get(path, {}))
+
+
+def test_reasons_are_for_what_jaxlib_has():
+    for path, names in MISSING.items():
+        assert set(names) <= set(NAMES[path])

@@ -27,6 +27,7 @@ _REPLACED: dict[str, ModuleType] = {
 # The packages of XLA's source tree, which no distribution installs.
 _XLA_PACKAGES = ("xla", "xla.python")
 _IN_JAX = ("xla_client", "xla_extension")
+_VERSION = (0, 6, 0)
 _before: dict[str, ModuleType | None] = {}
 _made: list[str] = []
 
@@ -44,6 +45,7 @@ def install() -> None:
             setattr(package, name, module)
     if getattr(package, "__xlakit__", False):
         _enter("jaxlib.weakref_lru_cache", import_module(xla_extension.weakref_lru_cache.__module__))
+        _enter("jaxlib.version", _version())
     if find_spec("jax") is not None and find_spec("jax.lib") is not None:
         _replace_in_jax()
     if find_spec("xla") is None:
@@ -109,9 +111,19 @@ def _package() -> ModuleType:
     return made
 
 
+def _version() -> ModuleType:
+    """The module of the version, which jaxlib has in itself, too."""
+    made = ModuleType("jaxlib.version")
+    for name, value in (("__version__", ".".join(map(str, _VERSION))), ("__version_info__", _VERSION)):
+        setattr(made, name, value)
+        setattr(sys.modules["jaxlib"], name, value)
+    return made
+
+
 def _empty(name: str) -> ModuleType:
     made = ModuleType(name, f"Stands for {name}, with what xlakit.compat has of it.")
     made.__path__ = []
+    made.__package__ = name
     # Without one, importlib.util.find_spec fails for the name.
     made.__spec__ = ModuleSpec(name, None, is_package=True)
     setattr(made, "__xlakit__", True)  # noqa: B010

@@ -53,6 +53,79 @@ def test_what_is_no_argument():
     assert not jax_jit._is_float0(np.zeros(2))
 
 
+def parsed(positional, named=(), names=(), numbers=(), static_names=()):
+    pytest.importorskip("jaxlib")
+    registry = xc._xla.PyTreeRegistry()
+    return jax_jit.parse_arguments(positional, named, names, numbers, static_names, registry)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "leaves", "static", "static_names", "names", "trees"),
+    [
+        (([1, (2, 3)],), [1, 2, 3], [], [], [], ["*", "(*, *)"]),
+        (([1, 2, 3], [4, 5], ("b", "a"), [-1, -5, 7], ["b", "z"]), [1, 2, 5], [3, 4], ["b"], ["a"], ["*"] * 3),
+        (([1, 2, 3], [4, 5], ("b", "a"), [2, 0]), [2, 5, 4], [1, 3], [], ["a", "b"], ["*"] * 3),
+        (([1, 2], [3, 4, 5], ("c", "a", "b"), [], ["c", "a"]), [1, 2, 5], [4, 3], ["a", "c"], ["b"], ["*"] * 3),
+        (([[], None], [], ("unused",), [0]), [], [[]], [], [], ["None"]),
+        ((("a", "b"), ({"q": 1},), ("k",), (0,)), ["b", 1], ["a"], [], ["k"], ["*", "{'q': *}"]),
+    ],
+)
+def test_arguments_are_parsed(arguments, leaves, static, static_names, names, trees):
+    signature, found = parsed(*arguments)
+    assert (found, signature.static_args, signature.static_arg_names) == (leaves, static, static_names)
+    assert signature.dynamic_arg_names == names
+    assert [str(tree) for tree in signature.dynamic_arg_treedefs] == [f"PyTreeDef({tree})" for tree in trees]
+
+
+def test_signatures_of_calls_are_keys():
+    class Apart:
+        __hash__ = None
+
+        def __eq__(self, other):
+            raise RuntimeError("not to be compared")
+
+    signature, _ = parsed(["x", 1.5], [5], ("w",), [0], ["w"])
+    assert signature == parsed(["x", 2.5], [5], ("w",), [0], ["w"])[0]
+    assert hash(signature) == hash(parsed(["x", 2.5], [5], ("w",), [0], ["w"])[0])
+    assert repr(signature) == (
+        "static args (positional + keyword): [x,5], static arg keyword names: [w], "
+        "dynamic arg signatures (positional + keyword): []dynamic arg shardings: [PyTreeDef(*)]"
+    )
+    # Equal numbers of two types are compiled apart.
+    assert parsed([1], numbers=[0])[0] != parsed([True], numbers=[0])[0]
+    assert parsed([1], [2], ("a",))[0] != parsed([1], [2], ("b",))[0]
+    apart = parsed([Apart()], numbers=[0])[0]
+    for wrong in (lambda: hash(apart), lambda: apart == parsed([Apart()], numbers=[0])[0]):
+        with pytest.raises(ValueError, match="static arguments"):
+            wrong()
+    for wrong in (
+        lambda: signature == 3,
+        jax_jit.ArgumentSignature,
+        lambda: parsed(3),
+        lambda: parsed([1], [2], ["a"]),
+    ):
+        with pytest.raises(TypeError):
+            wrong()
+    with pytest.raises(xc.XlaRuntimeError, match="INVALID_ARGUMENT: 1 keyword arguments have 0 names"):
+        parsed([1], [2])
+
+
+def test_levels_of_guards_have_types():
+    state = xc._xla.guard_lib.thread_local_state()
+    assert state.device_to_host is None
+    try:
+        # Members of enumerations have numbers, as in all of jaxlib's bindings.
+        state.device_to_host = 3
+        assert state.device_to_host is xc._xla.guard_lib.TransferGuardLevel(3)
+        for name, value in (("explicit_device_get", 3), ("device_to_host", "allow")):
+            with pytest.raises(TypeError):
+                setattr(state, name, value)
+    finally:
+        state.device_to_host = None
+    with pytest.raises(TypeError, match="no constructor"):
+        xc._xla.guard_lib.GuardState()
+
+
 def test_configuration_of_threads():
     value = config.Config(5)
     assert (value.value, value.get_local()) == (5, config.unset)

@@ -1,6 +1,8 @@
 """The cache of results by weak references, where threads, errors and recursion meet."""
 
+import copy
 import gc
+import pickle
 import threading
 
 import pytest
@@ -79,6 +81,22 @@ def test_errors_are_not_kept():
             cache(key, 1)
     assert calls == [1, 1]
     assert cache.cache_info().misses == 2
+
+
+def test_caches_show_their_keys_and_are_not_changed():
+    key = Key()
+    cache = weakref_lru_cache(lambda: "context", lambda *_, **__: 1, "7")
+    cache(key, 3, y=4)
+    ((reference, *rest),) = cache.cache_keys()
+    assert reference() is key
+    assert rest == ["context", (3,), {"y": 4}]
+    assert cache.cache_info().maxsize == 7
+    for wrong in (lambda: setattr(cache, "name", 3), lambda: setattr(cache.cache_info(), "hits", 3)):
+        with pytest.raises(AttributeError):
+            wrong()
+    for wrong in (lambda: pickle.dumps(cache), lambda: copy.copy(cache), type(cache), type(cache.cache_info())):
+        with pytest.raises(TypeError):
+            wrong()
 
 
 def test_recursion():

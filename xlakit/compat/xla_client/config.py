@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import types
 from typing import Any
 
 from xlakit.compat.xla_client.binding import bound
@@ -19,6 +20,8 @@ class Config:
     """One value: the thread's own if it is set, else that of the process."""
 
     __slots__ = ("_global", "_local", "include_in_jit_key")
+
+    __class_getitem__ = classmethod(types.GenericAlias)
 
     @bound
     def __init__(self, value: Any, include_in_jit_key: bool = False) -> None:

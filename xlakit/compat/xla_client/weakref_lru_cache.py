@@ -7,7 +7,9 @@ import weakref
 from collections import OrderedDict, deque
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, NoReturn, Self
+
+from xlakit.compat.xla_client.binding import Wrapper, bound, no_constructor
 
 # The result that each thread waits for, to detect cycles of threads that wait for each other.
 _waits: dict[int, _Entry] = {}
@@ -49,26 +51,54 @@ class WeakrefLRUCache:
     A thread that needs a result which another thread is computing waits for it.
     """
 
-    class WeakrefLRUCacheInfo:
+    class WeakrefLRUCacheInfo(Wrapper[tuple[int, int, int, int]]):
         """How a cache was used."""
 
-        __slots__ = ("currsize", "hits", "maxsize", "misses")
+        __slots__ = ()
 
-        def __init__(self, hits: int, misses: int, maxsize: int, currsize: int) -> None:
-            self.hits = hits
-            self.misses = misses
-            self.maxsize = maxsize
-            self.currsize = currsize
+        __init__ = no_constructor
+
+        @property
+        def hits(self) -> int:
+            """How many calls found a result, or one that was being calculated."""
+            return self.wrapped[0]
+
+        @property
+        def misses(self) -> int:
+            """How many calls found none."""
+            return self.wrapped[1]
+
+        @property
+        def maxsize(self) -> int:
+            """How many results are kept."""
+            return self.wrapped[2]
+
+        @property
+        def currsize(self) -> int:
+            """How many results there are."""
+            return self.wrapped[3]
 
         def __repr__(self) -> str:
-            return (
-                f"WeakrefLRUCache(hits={self.hits}, misses={self.misses}, maxsize={self.maxsize}, "
-                f"currsize={self.currsize})"
-            )
+            hits, misses, maxsize, currsize = self.wrapped
+            return f"WeakrefLRUCache(hits={hits}, misses={misses}, maxsize={maxsize}, currsize={currsize})"
 
-    def __init__(self, cache_context_fn: Callable[[], Any], fn: Callable[..., Any], maxsize: int) -> None:
-        self._context = cache_context_fn
-        self._function = fn
+    __slots__ = (
+        *("__weakref__", "_busy", "_context", "_dead", "_entries", "_function", "_hits", "_keys", "_lock", "_maxsize"),
+        "_misses",
+    )
+
+    __init__ = no_constructor
+
+    @classmethod
+    def of(cls, context: Callable[[], Any], function: Callable[..., Any], maxsize: int) -> Self:
+        """A cache; a negative size is no limit."""
+        made = cls.__new__(cls)
+        made._begin(context, function, maxsize)
+        return made
+
+    def _begin(self, context: Callable[[], Any], function: Callable[..., Any], maxsize: int) -> None:
+        self._context = context
+        self._function = function
         self._maxsize = maxsize
         self._lock = threading.RLock()
         self._busy = False
@@ -78,7 +108,9 @@ class WeakrefLRUCache:
         # Of arguments that are gone, the identities of the references.
         self._dead = deque[int]()
         self._hits = self._misses = 0
-        self.__wrapped__ = fn
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a WeakrefLRUCache is neither copied nor pickled")
 
     def __call__(self, weakref_key: Any, /, *args: Any, **kwargs: Any) -> Any:
         """The function's result, kept from an earlier call where there was one.
@@ -153,7 +185,6 @@ class WeakrefLRUCache:
         del self._keys[id(key[0])]
 
     def _drop_oldest(self) -> None:
-        # A negative size is no limit, as in jaxlib.
         while 0 <= self._maxsize < len(self._entries):
             key, _ = self._entries.popitem(last=False)
             del self._keys[id(key[0])]
@@ -161,12 +192,13 @@ class WeakrefLRUCache:
     def cache_keys(self) -> list[Any]:
         """The keys: weak reference, context, arguments and keyword arguments."""
         with self._locked():
-            return list(self._entries)
+            keys = list(self._entries)
+        return [(reference, context, args, dict(kwargs)) for reference, context, args, kwargs in keys]
 
     def cache_info(self) -> WeakrefLRUCacheInfo:
         """Hits, misses, and sizes."""
         with self._locked():
-            return self.WeakrefLRUCacheInfo(self._hits, self._misses, self._maxsize, len(self._entries))
+            return self.WeakrefLRUCacheInfo.of((self._hits, self._misses, self._maxsize, len(self._entries)))
 
     def cache_clear(self) -> None:
         """Forget all results."""
@@ -176,13 +208,12 @@ class WeakrefLRUCache:
             self._hits = self._misses = 0
 
 
+@bound
 def weakref_lru_cache(
-    cache_context_fn: Callable[[], Any], fn: Callable[..., Any], maxsize: int = 2048
+    cache_context_fn: Callable[..., Any], fn: Callable[..., Any], maxsize: int = 2048
 ) -> WeakrefLRUCache:
     """A cache of ``fn``, whose first argument is held weakly. Raises TypeError for arguments of other types.
 
-    ``cache_context_fn`` gives what else a result depends on.
+    ``cache_context_fn`` gives what else a result depends on. A ``maxsize`` below 0 is no limit.
     """
-    if not callable(cache_context_fn) or not callable(fn) or not isinstance(maxsize, int):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise TypeError("weakref_lru_cache(): incompatible function arguments: it takes two functions and an int")
-    return WeakrefLRUCache(cache_context_fn, fn, maxsize)
+    return WeakrefLRUCache.of(cache_context_fn, fn, maxsize)
