@@ -16,7 +16,7 @@ from xlakit.jax.api.arguments import arguments_of
 from xlakit.jax.api.numbers import Code
 from xlakit.jax.native.buffers import delete
 from xlakit.jax.native.dispatch import MODE, Way, is_long
-from xlakit.jax.native.errors import fail_if
+from xlakit.jax.native.errors import error, fail_if
 from xlakit.jax.native.events import ready_event
 from xlakit.jax.native.executables import keep
 from xlakit.jax.native.memory import is_queued, leave_to_queue, share_with_queue
@@ -131,9 +131,9 @@ def _emit_await_arguments(module: Module) -> None:
         with fn.if_(event.ne(fn.null()), likely=False):
             with fn.if_(fn.call("await_event", I1, event), likely=False):
                 fn.ret(fn.call("interrupted", PTR))
-            error = fn.load(PTR, EVENT.at(fn, event, "error"))
-            with fn.if_(error.ne(fn.null()), likely=False):
-                fn.ret(fn.call("copy_error", PTR, error))
+            its_error = fn.load(PTR, EVENT.at(fn, event, "error"))
+            with fn.if_(its_error.ne(fn.null()), likely=False):
+                fn.ret(fn.call("copy_error", PTR, its_error))
         with fn.if_(is_queued(fn, word(fn, blocks, iteration.index)), likely=False):
             with fn.if_(is_donated(fn, executable, options, iteration.index % num_args)):
                 with fn.if_(await_empty(fn), likely=False):
@@ -181,13 +181,10 @@ def _emit_run_here(module: Module) -> None:
     since = now()
     status = fn.call_pointer(run, I64, context, data, results)
     with fn.if_(status.ne(0), likely=False):
+        _return_interrupted(fn, struct, call)
         fn.call("mark_donated", VOID, struct, fn.i64(0))
         fn.call("give_up", VOID, call)
-        has_raised = fn.call("settle_signals", I1)
-        failure = fn.call("xlakit_jax_failure", PTR, executable.cast("ptrtoint", I64), status)
-        with fn.if_(has_raised):
-            interrupt(fn)
-        fn.ret(failure)
+        fn.ret(fn.call("xlakit_jax_failure", PTR, executable.cast("ptrtoint", I64), status))
     with fn.if_(measured):
         fn.call("note_time", VOID, executable, now() - since)
     fn.call("give_results", VOID, struct, call, fn.null())
@@ -196,6 +193,23 @@ def _emit_run_here(module: Module) -> None:
         fn.atomic_update("add", fn.address("waited"), now() - since, "monotonic")
         fn.call("note_return", VOID, executable)
     fn.ret(fn.null())
+
+
+def _return_interrupted(fn: Function, struct: Value, call: Value) -> None:
+    """If a signal handler ended the program with an exception, return results that have failed.
+
+    The call itself ends well: an error of it would be raised in place of the handler's exception, which Python raises
+    when the call returns.
+    """
+    with fn.if_(fn.call("settle_signals", I1)):
+        event = fn.call("make_event", PTR)
+        interrupt(fn)
+        with fn.if_(event.ne(fn.null())):
+            fn.call("complete_event", VOID, event, error(fn, Code.CANCELLED, "the program was interrupted"))
+            fn.call("give_results", VOID, struct, call, event)
+            fn.call("release_event", VOID, event)
+            fn.call("release_arguments", VOID, call)
+            fn.ret(fn.null())
 
 
 def _emit_enqueue(module: Module) -> None:

@@ -20,21 +20,29 @@ PYTHON_FUNCTIONS: Final[list[tuple[str, Type, list[Type]]]] = [
     ("PyErr_CheckSignals", I32, []),
     ("PyErr_Occurred", PTR, []),
     ("PyErr_Clear", VOID, []),
+    ("PyErr_Fetch", VOID, [PTR, PTR, PTR]),
+    ("PyErr_Restore", VOID, [PTR, PTR, PTR]),
     ("PyErr_SetInterrupt", VOID, []),
+    ("Py_AddPendingCall", I32, [PTR, PTR]),
 ]
+
+# The exception of a signal handler that Python still has to raise: its type, value and traceback, which are owned.
+_KEPT = "exception_of_handler"
 
 
 def emit_python(module: Module) -> None:
-    """``settle_signals() -> i1``: whether a signal handler has raised while a program ran; clears the exception then.
+    """``settle_signals() -> i1``: whether a signal handler has raised while a program ran; keeps the exception then.
 
     JAX makes an error of a program that ends early, and would overwrite an exception that is set already. When that
-    error is made, the interrupt is set again (``interrupt``), and Python raises it at the next opportunity.
+    error is made, the exception is handed over (``interrupt``), and Python raises it at the next opportunity.
 
     ``check_signals() -> i1`` runs signal handlers first; it has no effect on threads other than the main one.
+    ``raise_kept(ptr) -> i32``: the pending call that raises the exception.
     ``interrupted() -> ptr``: the error of a function that was interrupted so.
     """
     for name, result, parameters in PYTHON_FUNCTIONS:
         module.declare(name, result, parameters)
+    module.global_data(_KEPT, 3 * PTR.bytes)
     for name in ("settle_signals", "check_signals"):
         fn = module.function(name, I1, [], attributes=(NO_INLINE, COLD))
         state = fn.call("PyGILState_Ensure", I32)
@@ -42,9 +50,22 @@ def emit_python(module: Module) -> None:
             fn.call("PyErr_CheckSignals", I32)
         has_raised = fn.call("PyErr_Occurred", PTR).ne(fn.null())
         with fn.if_(has_raised):
-            fn.call("PyErr_Clear", VOID)
+            # Of two exceptions before Python can raise one, the first is kept.
+            is_first = _kept(fn)[0].eq(fn.null())
+            with fn.if_(is_first):
+                fn.call("PyErr_Fetch", VOID, *_places(fn))
+            with fn.if_(~is_first):
+                fn.call("PyErr_Clear", VOID)
         fn.call("PyGILState_Release", VOID, state)
         fn.ret(has_raised)
+
+    fn = module.function("raise_kept", I32, [PTR], attributes=(NO_INLINE, COLD))
+    kept = _kept(fn)
+    fn.return_if(kept[0].eq(fn.null()), fn.i32(0))
+    for place in _places(fn):
+        fn.store(fn.null(), place)
+    fn.call("PyErr_Restore", VOID, *kept)
+    fn.ret(fn.i32(-1))
 
     fn = module.function("interrupted", PTR, [], attributes=(NO_INLINE, COLD))
     failure = error(fn, Code.CANCELLED, "waiting for a program was interrupted; the program goes on")
@@ -53,8 +74,23 @@ def emit_python(module: Module) -> None:
 
 
 def interrupt(fn: Function) -> None:
-    """Make Python raise KeyboardInterrupt when it next checks for signals."""
-    fn.call("PyErr_SetInterrupt", VOID)
+    """Make Python raise what a signal handler has raised, or else KeyboardInterrupt, at the next opportunity."""
+    has_kept = _kept(fn)[0].ne(fn.null())
+
+    def hand_over() -> tuple[Value]:
+        return (fn.call("Py_AddPendingCall", I32, fn.address("raise_kept"), fn.null()).ne(0),)
+
+    (is_left,) = fn.if_else(has_kept, hand_over, lambda: (fn.constant(I1, 1),))
+    with fn.if_(is_left):
+        fn.call("PyErr_SetInterrupt", VOID)
+
+
+def _places(fn: Function) -> list[Value]:
+    return [fn.at(fn.address(_KEPT), PTR, index) for index in range(3)]
+
+
+def _kept(fn: Function) -> list[Value]:
+    return [fn.load(PTR, place) for place in _places(fn)]
 
 
 def without_gil(fn: Function, wait: Callable[[], tuple[Value, ...]]) -> tuple[Value, ...]:
