@@ -97,6 +97,11 @@ class ScanPlan:
         return cost_model().cycles(_CYCLES) * self.outer * self.length * self.inner * len(self.kinds)
 
     @property
+    def arrays(self) -> int:
+        """The number of addresses in the kernel's table."""
+        return 3 * len(self.kinds) + (self.segments > 1)
+
+    @property
     def total_bytes(self) -> int:
         """The bytes of the segments' totals, for one result."""
         width = max(register_type(k).bytes * (1 + k.is_complex) for k in self.kinds)
@@ -138,10 +143,30 @@ def emit_prefix_sum(module: Module, plan: ScanPlan) -> Kernel:
             ("each array has a parameter for both sides", len(plan.computation.parameters) == 2 * len(plan.kinds)),
         ],
     )
-    writer = _Writer(module, plan)
     if plan.segments == 1:
-        return Kernel((writer.emit_scan(),))
-    return Kernel((writer.emit_totals(), writer.emit_scan()), scratch_bytes=plan.total_bytes * len(plan.kinds))
+        return Kernel((_emit_scan(module, plan),))
+    phases = _emit_totals(module, plan), _emit_scan(module, plan)
+    return Kernel(phases, scratch_bytes=plan.total_bytes * len(plan.kinds))
+
+
+def _emit_totals(module: Module, plan: ScanPlan) -> Phase:
+    """The phase that computes the total of each segment but the last."""
+    tasks = plan.groups * (plan.segments - 1)
+    with task_function(module, "scan.totals", plan.arrays) as (fn, emitter, begin, end):
+        writer = _Writer(plan, emitter, plan.strip if plan.inner > 1 else 1)
+        with fn.loop(begin, end) as task, emitter.scope():
+            writer.write_total(*(task.index.integer(op, plan.segments - 1) for op in ("udiv", "urem")))
+    return Phase(fn.name, tasks, plan.cost / 2)
+
+
+def _emit_scan(module: Module, plan: ScanPlan) -> Phase:
+    """The phase that computes the results; each segment begins with the total of all segments before it."""
+    with task_function(module, "scan", plan.arrays) as (fn, emitter, begin, end):
+        buffered = plan.inner == 1 and not (plan.is_single and plan.totals)
+        writer = _Writer(plan, emitter, max(plan.strip, _LANES), buffered=buffered)
+        with fn.loop(begin, end) as task, emitter.scope():
+            writer.write_scan(*(task.index.integer(op, plan.segments) for op in ("udiv", "urem")))
+    return Phase(fn.name, plan.groups * plan.segments, plan.cost)
 
 
 # The addresses of one element in each array.
@@ -149,26 +174,29 @@ _Addresses = Sequence[Value]
 
 
 class _Writer:
-    """Writes the functions of one scan."""
+    """Writes the code of one task: of a segment of a group of sequences."""
 
-    def __init__(self, module: Module, plan: ScanPlan) -> None:
-        self.module = module
+    def __init__(self, plan: ScanPlan, emitter: Emitter, lanes: int, *, buffered: bool = False) -> None:
+        """``lanes``: the number of accumulators. ``buffered``: whether sequences are transposed into buffers."""
         self.plan = plan
-        self.count = len(plan.kinds)
-        self.arrays = 3 * self.count + (plan.segments > 1)
+        self.emitter = emitter
+        self.fn = fn = emitter.fn
+        self.accumulators = Accumulators.of(fn, plan.kinds, lanes)
+        count = len(plan.kinds)
+        self.sources, self.initial, self.targets = (emitter.arrays[k * count : (k + 1) * count] for k in range(3))
         self.totals = plan.totals if plan.is_single else None
+        self._buffers = (
+            [fn.alloca(I8, _DEPTH * _LANES * k.byte_width, align=64) for k in plan.kinds] if buffered else []
+        )
 
-    def _combined(self, emitter: Emitter, before: Sequence[Scalar], new: Sequence[Scalar]) -> list[Scalar]:
+    def _combined(self, before: Sequence[Scalar], new: Sequence[Scalar]) -> list[Scalar]:
         """One step of the scan, with operands in the order of the window's elements."""
         first, second = (new, before) if self.plan.reverse else (before, new)
-        with emitter.scope():
-            return emitter.combined(self.plan.computation, list(first), list(second))
+        with self.emitter.scope():
+            return self.emitter.combined(self.plan.computation, list(first), list(second))
 
-    def _load(self, emitter: Emitter, arrays: _Addresses, position: Value) -> list[Scalar]:
-        return [load(emitter.fn, k, a, position) for k, a in zip(self.plan.kinds, arrays, strict=True)]
-
-    def _initial(self, emitter: Emitter) -> list[Scalar]:
-        return self._load(emitter, emitter.arrays[self.count : 2 * self.count], emitter.fn.i64(0))
+    def _load(self, arrays: _Addresses, position: Value) -> list[Scalar]:
+        return [load(self.fn, k, a, position) for k, a in zip(self.plan.kinds, arrays, strict=True)]
 
     def _row_of(self, position: Value, length: int) -> Value:
         """The row in memory of a position of the scan."""
@@ -178,15 +206,13 @@ class _Writer:
 
     def _rows(
         self,
-        emitter: Emitter,
-        accumulators: Accumulators,
         source: Callable[[Value], _Addresses],
         target: Callable[[Value], _Addresses] | None,
         positions: tuple[Value, Value],
         lanes: Value,
     ) -> None:
         """Fold rows into the accumulators of all lanes; with a target, store them to its rows after each step."""
-        fn = emitter.fn
+        fn = self.fn
         begin, end = positions
         whole = begin + (end - begin).integer("udiv", _AT_ONCE) * _AT_ONCE
         for first, after, step in ((begin, whole, _AT_ONCE), (whole, end, 1)):
@@ -194,26 +220,26 @@ class _Writer:
                 read = [source(loop.index + k) for k in range(step)]
                 written = [target(loop.index + k) for k in range(step)] if target is not None else []
                 with fn.loop(0, lanes, independent=True) as lane:
-                    running = accumulators.get(lane.index)
+                    running = self.accumulators.get(lane.index)
                     for iteration in range(step):
-                        running = self._combined(emitter, running, self._load(emitter, read[iteration], lane.index))
+                        running = self._combined(running, self._load(read[iteration], lane.index))
                         if written:
                             for kind, value, array in zip(self.plan.kinds, running, written[iteration], strict=True):
                                 store(fn, kind, value, array, lane.index)
-                    accumulators.put(lane.index, running)
+                    self.accumulators.put(lane.index, running)
 
-    def _matrix(self, emitter: Emitter, bases: _Addresses, stride: int, length: int) -> Callable[[Value], _Addresses]:
+    def _matrix(self, bases: _Addresses, stride: int, length: int) -> Callable[[Value], _Addresses]:
         """The addresses of the rows of matrices in memory, by position."""
         widths = [k.byte_width for k in self.plan.kinds]
 
         def row(position: Value) -> _Addresses:
             offset = self._row_of(position, length) * stride
-            return [emitter.fn.at(b, I8, offset * w) for b, w in zip(bases, widths, strict=True)]
+            return [self.fn.at(b, I8, offset * w) for b, w in zip(bases, widths, strict=True)]
 
         return row
 
-    def _shifted(self, emitter: Emitter, arrays: _Addresses, position: Value) -> list[Value]:
-        return [emitter.fn.at(a, I8, position * k.byte_width) for a, k in zip(arrays, self.plan.kinds, strict=True)]
+    def _shifted(self, arrays: _Addresses, position: Value) -> list[Value]:
+        return [self.fn.at(a, I8, position * k.byte_width) for a, k in zip(arrays, self.plan.kinds, strict=True)]
 
     # -- the functions -----------------------------------------------------------------------------
 
@@ -225,14 +251,14 @@ class _Writer:
             (following * plan.length).integer("udiv", plan.segments),
         )
 
-    def _totals(self, emitter: Emitter) -> list[Value]:
+    def _totals(self) -> list[Value]:
         """The addresses of the segments' totals: by segment, then by sequence."""
-        scratch = emitter.arrays[3 * self.count]
-        return [emitter.fn.at(scratch, I8, k * self.plan.total_bytes) for k in range(self.count)]
+        scratch = self.emitter.arrays[3 * len(self.plan.kinds)]
+        return [self.fn.at(scratch, I8, k * self.plan.total_bytes) for k in range(len(self.plan.kinds))]
 
-    def _group(self, emitter: Emitter, number: Value) -> tuple[Value, Value, Value]:
+    def _group(self, number: Value) -> tuple[Value, Value, Value]:
         """The offset of a group of sequences, its first sequence, and its number of sequences."""
-        fn, plan = emitter.fn, self.plan
+        fn, plan = self.fn, self.plan
         if plan.is_single:
             return number * plan.length, number, fn.i64(1)
         if plan.inner == 1:
@@ -248,205 +274,153 @@ class _Writer:
         size = fn.i64(plan.strip).smin(fn.i64(plan.inner) - low)
         return outer * (plan.length * plan.inner) + low, outer * plan.inner + low, size
 
-    def emit_totals(self) -> Phase:
-        """The phase that computes the total of each segment but the last."""
-        plan = self.plan
-        tasks = plan.groups * (plan.segments - 1)
-        with task_function(self.module, "scan.totals", self.arrays) as (fn, emitter, begin, end):
-            accumulators = Accumulators.of(fn, plan.kinds, plan.strip if plan.inner > 1 else 1)
-            with fn.loop(begin, end) as task, emitter.scope():
-                segment = task.index.integer("urem", plan.segments - 1)
-                base, first, lanes = self._group(emitter, task.index.integer("udiv", plan.segments - 1))
-                low, high = self._segment(segment)
-                source = self._matrix(
-                    emitter, self._shifted(emitter, emitter.arrays[: self.count], base), plan.inner, plan.length
-                )
-                if plan.is_single:
-                    self._fold(emitter, accumulators, source, (low, high))
-                else:
-                    with fn.loop(0, lanes, independent=True) as lane:
-                        accumulators.put(lane.index, self._load(emitter, source(low), lane.index))
-                    self._rows(emitter, accumulators, source, None, (low + 1, high), lanes)
-                position = segment * (plan.outer * plan.inner) + first
-                with fn.loop(0, lanes, independent=True) as lane:
-                    self._total_parts(emitter, position).put(lane.index, accumulators.get(lane.index))
-        return Phase(fn.name, tasks, plan.cost / 2)
+    def write_total(self, group: Value, segment: Value) -> None:
+        """Compute and store the totals of a segment."""
+        fn, plan = self.fn, self.plan
+        base, first, lanes = self._group(group)
+        low, high = self._segment(segment)
+        source = self._matrix(self._shifted(self.sources, base), plan.inner, plan.length)
+        if plan.is_single:
+            self._fold(source, (low, high))
+        else:
+            with fn.loop(0, lanes, independent=True) as lane:
+                self.accumulators.put(lane.index, self._load(source(low), lane.index))
+            self._rows(source, None, (low + 1, high), lanes)
+        position = segment * (plan.outer * plan.inner) + first
+        with fn.loop(0, lanes, independent=True) as lane:
+            self._total_parts(position).put(lane.index, self.accumulators.get(lane.index))
 
-    def _fold(
-        self,
-        emitter: Emitter,
-        accumulators: Accumulators,
-        source: Callable[[Value], _Addresses],
-        positions: tuple[Value, Value],
-    ) -> None:
+    def _fold(self, source: Callable[[Value], _Addresses], positions: tuple[Value, Value]) -> None:
         """Fold one sequence."""
-        fn = emitter.fn
+        fn = self.fn
         zero = fn.i64(0)
-        start = self._load(emitter, source(positions[0]), zero)
+        start = self._load(source(positions[0]), zero)
         sizes = [len(parts(s)) for s in start]
         carried = [v for s in start for v in parts(s)]
         with fn.loop(positions[0] + 1, positions[1], carried=carried, independent=True) as loop:
             running = regrouped(loop.carried, sizes)
-            following = self._combined(emitter, running, self._load(emitter, source(loop.index), zero))
+            following = self._combined(running, self._load(source(loop.index), zero))
             loop.next(*(v for s in following for v in parts(s)))
-        accumulators.put(zero, regrouped(loop.results, sizes))
+        self.accumulators.put(zero, regrouped(loop.results, sizes))
 
-    def _total_parts(self, emitter: Emitter, position: Value) -> Accumulators:
+    def _total_parts(self, position: Value) -> Accumulators:
         """The totals from a position on, as accumulators: all real parts come before all imaginary parts."""
-        fn, plan = emitter.fn, self.plan
+        fn, plan = self.fn, self.plan
         pointers: list[list[Value]] = []
-        for kind, total in zip(plan.kinds, self._totals(emitter), strict=True):
+        for kind, total in zip(plan.kinds, self._totals(), strict=True):
             type = register_type(kind)
             behind = plan.outer * plan.inner * plan.segments
             pointers.append([fn.at(total, type, position + k * behind) for k in range(1 + kind.is_complex)])
         return Accumulators(fn, plan.kinds, pointers)
 
-    def emit_scan(self) -> Phase:
-        """The phase that computes the results; each segment begins with the total of all segments before it."""
-        plan = self.plan
-        with task_function(self.module, "scan", self.arrays) as (fn, emitter, begin, end):
-            accumulators = Accumulators.of(fn, plan.kinds, max(plan.strip, _LANES))
-            buffers = self._buffers(emitter) if plan.inner == 1 and self.totals is None else []
-            with fn.loop(begin, end) as task, emitter.scope():
-                segment = task.index.integer("urem", plan.segments)
-                base, first, lanes = self._group(emitter, task.index.integer("udiv", plan.segments))
-                initial = self._initial(emitter)
-                with fn.loop(0, lanes, independent=True) as lane:
-                    accumulators.put(lane.index, initial)
-                if plan.segments > 1:
-                    self._add_totals(emitter, accumulators, segment, first, lanes)
-                positions = self._segment(segment)
-                sources = self._shifted(emitter, emitter.arrays[: self.count], base)
-                targets = self._shifted(emitter, emitter.arrays[2 * self.count : 3 * self.count], base)
-                if plan.inner > 1:
-                    read, written = (self._matrix(emitter, m, plan.inner, plan.length) for m in (sources, targets))
-                    self._rows(emitter, accumulators, read, written, positions, lanes)
-                elif plan.is_single:
-                    self._single(emitter, accumulators, buffers, (sources, targets), positions)
-                else:
-                    self._transposed_rows(emitter, accumulators, buffers, (sources, targets), lanes)
-        return Phase(fn.name, plan.groups * plan.segments, plan.cost)
+    def write_scan(self, group: Value, segment: Value) -> None:
+        """Compute and store the results of a segment."""
+        fn, plan = self.fn, self.plan
+        base, first, lanes = self._group(group)
+        initial = self._load(self.initial, fn.i64(0))
+        with fn.loop(0, lanes, independent=True) as lane:
+            self.accumulators.put(lane.index, initial)
+        if plan.segments > 1:
+            self._add_totals(segment, first, lanes)
+        positions = self._segment(segment)
+        arrays = self._shifted(self.sources, base), self._shifted(self.targets, base)
+        if plan.inner > 1:
+            read, written = (self._matrix(m, plan.inner, plan.length) for m in arrays)
+            self._rows(read, written, positions, lanes)
+        elif plan.is_single:
+            self._single(arrays, positions)
+        else:
+            self._transposed_rows(arrays, lanes)
 
-    def _add_totals(
-        self, emitter: Emitter, accumulators: Accumulators, segment: Value, first: Value, lanes: Value
-    ) -> None:
-        fn, plan = emitter.fn, self.plan
+    def _add_totals(self, segment: Value, first: Value, lanes: Value) -> None:
+        fn, plan = self.fn, self.plan
         with fn.loop(0, segment) as before:
-            totals = self._total_parts(emitter, before.index * (plan.outer * plan.inner) + first)
+            totals = self._total_parts(before.index * (plan.outer * plan.inner) + first)
             with fn.loop(0, lanes, independent=True) as lane:
-                running = accumulators.get(lane.index)
-                running = self._combined(emitter, running, totals.get(lane.index))
-                accumulators.put(lane.index, running)
+                running = self.accumulators.get(lane.index)
+                running = self._combined(running, totals.get(lane.index))
+                self.accumulators.put(lane.index, running)
 
     # -- through a buffer --------------------------------------------------------------------------
 
-    def _buffers(self, emitter: Emitter) -> list[Value]:
-        return [emitter.fn.alloca(I8, _DEPTH * _LANES * k.byte_width, align=64) for k in self.plan.kinds]
-
     @contextmanager
     def _transposed(
-        self,
-        emitter: Emitter,
-        buffers: _Addresses,
-        arrays: tuple[_Addresses, _Addresses],
-        sizes: tuple[Value, Value],
-        distance: Value,
+        self, arrays: tuple[_Addresses, _Addresses], sizes: tuple[Value, Value], distance: Value
     ) -> Generator[Callable[[Value], _Addresses]]:
         """Transposes ``lanes`` sequences of ``depth`` steps, ``distance`` apart in memory, into the buffers.
 
         At the end of the block, the contents of the buffers are transposed to the targets.
         """
-        fn, (lanes, depth), (sources, targets) = emitter.fn, sizes, arrays
-        for kind, buffer, source in zip(self.plan.kinds, buffers, sources, strict=True):
+        fn, (lanes, depth), (sources, targets) = self.fn, sizes, arrays
+        for kind, buffer, source in zip(self.plan.kinds, self._buffers, sources, strict=True):
             transposer = block_transposer(fn.module, kind.byte_width)
             fn.call(transposer, VOID, source, distance, buffer, fn.i64(_LANES), lanes, depth)
-        yield self._buffer_rows(emitter, buffers, depth)
-        for kind, buffer, target in zip(self.plan.kinds, buffers, targets, strict=True):
+        yield self._buffer_rows(depth)
+        for kind, buffer, target in zip(self.plan.kinds, self._buffers, targets, strict=True):
             transposer = block_transposer(fn.module, kind.byte_width)
             fn.call(transposer, VOID, buffer, fn.i64(_LANES), target, distance, depth, lanes)
 
-    def _buffer_rows(self, emitter: Emitter, buffers: _Addresses, depth: Value) -> Callable[[Value], _Addresses]:
+    def _buffer_rows(self, depth: Value) -> Callable[[Value], _Addresses]:
         widths = [k.byte_width for k in self.plan.kinds]
 
         def row(position: Value) -> _Addresses:
             number = depth - 1 - position if self.plan.reverse else position
-            return [emitter.fn.at(b, I8, number * (_LANES * w)) for b, w in zip(buffers, widths, strict=True)]
+            return [self.fn.at(b, I8, number * (_LANES * w)) for b, w in zip(self._buffers, widths, strict=True)]
 
         return row
 
-    def _transposed_rows(
-        self,
-        emitter: Emitter,
-        accumulators: Accumulators,
-        buffers: _Addresses,
-        arrays: tuple[_Addresses, _Addresses],
-        lanes: Value,
-    ) -> None:
+    def _transposed_rows(self, arrays: tuple[_Addresses, _Addresses], lanes: Value) -> None:
         """Scan sequences that are rows of memory."""
-        fn, plan = emitter.fn, self.plan
+        fn, plan = self.fn, self.plan
         with fn.loop(0, plan.length, _DEPTH) as tile:
             depth = (fn.i64(plan.length) - tile.index).smin(_DEPTH)
             start = fn.i64(plan.length) - tile.index - depth if plan.reverse else tile.index
-            sources, targets = (self._shifted(emitter, a, start) for a in arrays)
-            transposed = self._transposed(emitter, buffers, (sources, targets), (lanes, depth), fn.i64(plan.length))
+            sources, targets = (self._shifted(a, start) for a in arrays)
+            transposed = self._transposed((sources, targets), (lanes, depth), fn.i64(plan.length))
             with transposed as rows:
-                self._rows(emitter, accumulators, rows, rows, (fn.i64(0), depth), lanes)
+                self._rows(rows, rows, (fn.i64(0), depth), lanes)
 
-    def _single(
-        self,
-        emitter: Emitter,
-        accumulators: Accumulators,
-        buffers: _Addresses,
-        arrays: tuple[_Addresses, _Addresses],
-        positions: tuple[Value, Value],
-    ) -> None:
+    def _single(self, arrays: tuple[_Addresses, _Addresses], positions: tuple[Value, Value]) -> None:
         """Scan one sequence; lane 0 of the accumulators has the total before it."""
-        fn = emitter.fn
+        fn = self.fn
         begin, end = positions
         chunk = _DEPTH * _LANES if self.totals is None else self.totals.block
         whole = begin + (end - begin).integer("udiv", chunk) * chunk
         if self.totals is None:
-            self._chunks(emitter, accumulators, buffers, arrays, (begin, whole))
+            self._chunks(arrays, (begin, whole))
         else:
-            (before,) = accumulators.get(fn.i64(0))
+            (before,) = self.accumulators.get(fn.i64(0))
             (source,), (target,) = arrays
             after = self.totals.write(fn, (source, target), self.plan.length, (begin, whole), as_real(before))
-            accumulators.put(fn.i64(0), [after])
-        read, written = (self._matrix(emitter, m, 1, self.plan.length) for m in arrays)
-        self._rows(emitter, accumulators, read, written, (whole, end), fn.i64(1))
+            self.accumulators.put(fn.i64(0), [after])
+        read, written = (self._matrix(m, 1, self.plan.length) for m in arrays)
+        self._rows(read, written, (whole, end), fn.i64(1))
 
-    def _chunks(
-        self,
-        emitter: Emitter,
-        accumulators: Accumulators,
-        buffers: _Addresses,
-        arrays: tuple[_Addresses, _Addresses],
-        positions: tuple[Value, Value],
-    ) -> None:
+    def _chunks(self, arrays: tuple[_Addresses, _Addresses], positions: tuple[Value, Value]) -> None:
         """Scan whole chunks of one sequence, with a piece in each lane."""
-        fn, plan = emitter.fn, self.plan
+        fn, plan = self.fn, self.plan
         chunk = _DEPTH * _LANES
         begin, whole = positions
         lanes, depth, zero = fn.i64(_LANES), fn.i64(_DEPTH), fn.i64(0)
         stride = fn.i64(-_DEPTH if plan.reverse else _DEPTH)
         with fn.loop(begin, whole, chunk) as loop:
             start = fn.i64(plan.length - _DEPTH) - loop.index if plan.reverse else loop.index
-            sources, targets = (self._shifted(emitter, a, start) for a in arrays)
-            with self._transposed(emitter, buffers, (sources, targets), (lanes, depth), stride) as rows:
-                before = accumulators.get(zero)
+            sources, targets = (self._shifted(a, start) for a in arrays)
+            with self._transposed((sources, targets), (lanes, depth), stride) as rows:
+                before = self.accumulators.get(zero)
                 with fn.loop(0, lanes, independent=True) as lane:
-                    accumulators.put(lane.index, self._load(emitter, rows(zero), lane.index))
-                self._rows(emitter, accumulators, rows, None, (fn.i64(1), depth), lanes)
-                after = self._prefixes(emitter, accumulators, before)
-                self._rows(emitter, accumulators, rows, rows, (zero, depth), lanes)
-            accumulators.put(zero, after)
+                    self.accumulators.put(lane.index, self._load(rows(zero), lane.index))
+                self._rows(rows, None, (fn.i64(1), depth), lanes)
+                after = self._prefixes(before)
+                self._rows(rows, rows, (zero, depth), lanes)
+            self.accumulators.put(zero, after)
 
-    def _prefixes(self, emitter: Emitter, accumulators: Accumulators, before: list[Scalar]) -> list[Scalar]:
+    def _prefixes(self, before: list[Scalar]) -> list[Scalar]:
         """Replace the total of each lane by the total of all lanes before it; gives the overall total."""
         running = before
         for number in range(_LANES):
-            lane = emitter.fn.i64(number)
-            lane_total = accumulators.get(lane)
-            accumulators.put(lane, running)
-            running = self._combined(emitter, running, lane_total)
+            lane = self.fn.i64(number)
+            lane_total = self.accumulators.get(lane)
+            self.accumulators.put(lane, running)
+            running = self._combined(running, lane_total)
         return running
