@@ -15,6 +15,7 @@ from xlakit.cpu.kernels.gemm.address_tables import FillTable
 from xlakit.cpu.kernels.gemm.engine import choose_engine
 from xlakit.cpu.kernels.gemm.macro_kernel import MacroKernel
 from xlakit.cpu.kernels.gemm.packing import ACROSS, ALONG, SINGLE, PackRows, PackSlivers
+from xlakit.cpu.kernels.gemm.panels import PackPanels
 from xlakit.cpu.kernels.shared import common, common_code
 from xlakit.cpu.llvm import I64, Effort, Module, engine
 from xlakit.cpu.llvm.library import Library
@@ -41,7 +42,11 @@ pytestmark = pytest.mark.usefixtures("no_chosen_width")
         MacroKernel(choose_engine(P.F32, P.F32, P.F32), 16, 16, 1, 16, None, None, None, True, ahead=True),
         MacroKernel(choose_engine(P.F32, P.F32, P.F32), None, 8, 1, None, P.F32, None, None, False),
         MacroKernel(choose_engine(P.C128, P.C128, P.C128), 2, 2, None, 4, None, None, 3, False),
+        MacroKernel(
+            choose_engine(P.F32, P.F32, P.F32), 16, 16, 12, 16, None, None, None, True, ahead=True, panels=True
+        ),
         PackRows(choose_engine(P.S8, P.S8, P.S32), P.S8, P.S32, ALONG),
+        PackPanels(choose_engine(P.F32, P.F32, P.F32), P.BF16, P.F32, ACROSS),
         PackSlivers(choose_engine(P.F8E4M3FN, P.F32, P.F32), P.F8E4M3FN, P.F32, ACROSS, 7, 7),
     ],
     ids=lambda function: function.family,
@@ -61,6 +66,7 @@ def test_what_is_written_in_vectors_takes_no_passes():
         PackRows(floats, P.F32, P.F32, ALONG): Effort.TIDY,
         PackRows(floats, P.F32, P.F32, SINGLE): Effort.ALL,
         PackRows(floats, P.BF16, P.F32, ALONG): Effort.ALL,
+        PackPanels(floats, P.F32, P.F32, ALONG): Effort.TIDY,
         PackSlivers(floats, P.F32, P.F32, ACROSS, 7, 7): Effort.TIDY,
         PackSlivers(floats, P.F32, P.F32, SINGLE, 7, 7): Effort.ALL,
         Pass("float", 8, True): Effort.ALL,
@@ -100,6 +106,19 @@ def test_tiles_prefetch_where_their_sums_go_and_the_next_sliver():
         tiles = MacroKernel(engine, engine.nr, engine.nr, 1, engine.nr, None, None, None, True, ahead)
         text = common_families.text(common.symbol_of(tiles))
         assert text.count("call void @llvm.prefetch") == engine.mr * lines + more
+
+
+def test_tiles_of_panels_prefetch_little_by_little():
+    """A burst of prefetches held up the first steps of k of each tile."""
+    engine = choose_engine(P.F32, P.F32, P.F32)
+    lines = -(-engine.nr * 4 // 64)
+    for ahead, more in ((False, 0), (True, 2)):
+        tiles = MacroKernel(
+            engine, engine.nr, engine.nr, engine.mr, engine.nr, None, None, None, True, ahead, panels=True
+        )
+        text = common_families.text(common.symbol_of(tiles))
+        # In the loop over the first steps those of a row of sums, and in both loops that of the next sliver.
+        assert text.count("call void @llvm.prefetch") == lines + more
 
 
 OPTIONS = [{}, {"vector_bytes": 16}, {"plain": "llvm"}, {"sanitize": True}, {"sanitize": True, "vector_bytes": 16}]

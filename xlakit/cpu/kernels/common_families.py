@@ -15,6 +15,7 @@ from xlakit.cpu.kernels.gemm.bf16_range import Exponents
 from xlakit.cpu.kernels.gemm.engine import Engine
 from xlakit.cpu.kernels.gemm.macro_kernel import MacroKernel
 from xlakit.cpu.kernels.gemm.packing import PackRows, PackSlivers
+from xlakit.cpu.kernels.gemm.panels import PackPanels
 from xlakit.cpu.kernels.shared.common_code import PREFIX, options_of
 from xlakit.cpu.kernels.sort.common import (
     ChunkPositions,
@@ -30,7 +31,7 @@ from xlakit.data.primitive import PrimitiveType
 from xlakit.options import compiling, current
 from xlakit.passes.analysis.sort_order import SortKey
 
-_PRODUCTS = (MacroKernel, FillTable, PackRows, PackSlivers, Exponents)
+_PRODUCTS = (MacroKernel, FillTable, PackRows, PackPanels, PackSlivers, Exponents)
 _TRANSFORMS = (Pass, LoadColumns, LoadRows, StoreColumns, StoreRows)
 _SORTS = (PackRecords, UnpackRecords, CountDigits, MoveByDigit, SortRecords, ChunkPositions)
 _FIRST = (KeepFirst, JoinFirst, CollectFirst)

@@ -29,7 +29,20 @@ _SLIVERS_BYTES = knob("gemm.slivers_bytes", lambda: machine.current().l3 // 8, 1
 _NEAR_BYTES = knob("gemm.near_bytes", lambda: machine.current().l1 // 2, 1 << 10)
 _MOST_SLIVERS_BYTES = knob("gemm.most_slivers_bytes", lambda: machine.current().l3 // 2, 1 << 12)
 _LARGE_BLOCK = knob("gemm.large_block", 768, 24)
-_MOST_COLUMNS = knob("gemm.most_columns", 512, 64, 128, tries=(256, 1024))
+
+
+def _columns_of_sums() -> int:
+    """The columns of sums that, for a block of rows, take half of the second-level cache: a power of two.
+
+    The more columns a task has, the fewer times the left operand is packed.
+    """
+    # A step of k of a sliver has two vectors of 64 bytes, and the sums are as wide as the elements.
+    steps = _SLIVER_BYTES.default // 128
+    columns = machine.current().l2 // 2 * steps // max(1, _BLOCK_BYTES.default)
+    return max(512, 1 << max(columns, 1).bit_length() - 1)
+
+
+_MOST_COLUMNS = knob("gemm.most_columns", _columns_of_sums, 64, 128, tries=(times(0.5), times(2)))
 # Batches that share cache lines are computed together; the data that they read stay in the second-level cache.
 _LINE_BYTES = 128
 _CACHE_LINE = 64
@@ -41,7 +54,7 @@ _WAYS = 8
 _TASK_PRODUCTS = knob("gemm.task_products", 1 << 19, 64, 1000, tries=(times(0.25), times(4), times(16)))
 # The least number of tiles in a column of a task, and of slivers in a row, if the result has so many.
 _LEAST_TILES = knob("gemm.least_tiles", 16, 1)
-_LEAST_SLIVERS = knob("gemm.least_slivers", 4, 1)
+_LEAST_SLIVERS = knob("gemm.least_slivers", 2, 1)
 # The cost of packing an element, mostly waiting for memory, and of reading it again unpacked; the unit is a product.
 _PACKING = knob("gemm.packing", 100, 0, 1000, tries=(30, 300))
 _READING = knob("gemm.reading", 8, 0, 1000)
@@ -91,6 +104,16 @@ class Blocking:
     def is_mixed(self) -> bool:
         """Whether one operand is packed and the other is not."""
         return self.packs[0] != self.packs[1]
+
+    @property
+    def in_panels(self) -> bool:
+        """Whether the left operand is packed in panels, the rows of a micro-tile together (``panels.py``)."""
+        return self.packs[0] and self.engine.group == self.engine.parts == 1
+
+    @property
+    def left_step(self) -> int:
+        """The distance between steps of k of the packed left operand, in elements."""
+        return self.engine.mr if self.in_panels else 1
 
     @property
     def sliver_elements(self) -> int:

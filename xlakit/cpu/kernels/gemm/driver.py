@@ -25,6 +25,7 @@ from xlakit.cpu.kernels.gemm.operands import (
     times,
 )
 from xlakit.cpu.kernels.gemm.packing import ACROSS, ALONG, SINGLE, PackRows, PackSlivers, form_of, pieces_of
+from xlakit.cpu.kernels.gemm.panels import PackPanels, form_of_panels
 from xlakit.cpu.kernels.gemm.product import Product
 from xlakit.cpu.kernels.gemm.store import Output, is_stored_by_tiles
 from xlakit.cpu.kernels.shared import common
@@ -82,7 +83,10 @@ class GemmEmitter:
         self.area = areas.pointers_in(fn, scratch)
         self.ranges = Ranges(fn, self.engine, self.area.ranges)
         if blocking.packs[0]:
-            rows = Direction(((blocking.mc, blocking.packed_kc * self.engine.parts),))
+            length, height = blocking.packed_kc * self.engine.parts, blocking.left_step
+            rows = Direction(((blocking.mc // height, length * height), (height, 1)))
+            if height == 1:
+                rows = Direction(((blocking.mc, length),))
             source = Addresses(self.area.left, self.engine.packed.bytes)
             fill_table(fn, rows, fn.i64(0), fn.i64(blocking.mc), source, Table(self.area.pointers))
         else:
@@ -90,7 +94,7 @@ class GemmEmitter:
         if blocking.is_mixed:
             # The runs of the packed operand are contiguous.
             side = blocking.packs.index(True)
-            direction = Direction(((blocking.runs, blocking.kc * (1, self.engine.nr)[side]),))
+            direction = Direction(((blocking.runs, blocking.kc * (blocking.left_step, self.engine.nr)[side]),))
             table = Table(fn.at(self.area.packed_runs, I64, side), apart=2)
             fill_table(fn, direction, fn.i64(0), fn.i64(blocking.runs), Addresses(), table)
         with fn.while_([begin], lambda loop: loop.carried[0] < end) as loop:
@@ -257,10 +261,14 @@ class GemmEmitter:
 
     def _pack_rows(self, count: Value, block: Block) -> None:
         fn, engine, lhs = self.fn, self.engine, self.product.lhs
-        form = form_of(lhs, engine.lanes)
-        if form == ACROSS and (engine.parts == 2 or not self._begins_with_vectors()):
-            form = SINGLE
-        pack = PackRows(replace(engine, mr=1, vectors=1), lhs.kind, self._seen_by(lhs.kind), form)
+        if self.blocking.in_panels:
+            form = form_of_panels(lhs, engine, begins_with_panels=self._begins_with(engine.mr))
+            pack = PackPanels(replace(engine, vectors=1), lhs.kind, self._seen_by(lhs.kind), form)
+        else:
+            form = form_of(lhs, engine.lanes)
+            if form == ACROSS and (engine.parts == 2 or not self._begins_with(engine.lanes)):
+                form = SINGLE
+            pack = PackRows(replace(engine, mr=1, vectors=1), lhs.kind, self._seen_by(lhs.kind), form)
         common.call(
             fn,
             pack,
@@ -273,13 +281,13 @@ class GemmEmitter:
         )
         self.ranges.note_left(self.area.left, count, self.blocking.packed_kc, block)
 
-    def _begins_with_vectors(self) -> bool:
-        """Whether no vector of rows extends from one run of rows into the next."""
-        blocking, lanes = self.blocking, self.engine.lanes
+    def _begins_with(self, rows: int) -> bool:
+        """Whether blocks begin at multiples of some rows, so that these never extend from one run into the next."""
+        blocking = self.blocking
         if len(self.product.lhs.across.dims) <= 1:
             return True
-        blocks = self.rows <= blocking.mc or blocking.mc % lanes == 0
-        return blocks and (blocking.row_tasks == 1 or blocking.task_rows % lanes == 0)
+        blocks = self.rows <= blocking.mc or blocking.mc % rows == 0
+        return blocks and (blocking.row_tasks == 1 or blocking.task_rows % rows == 0)
 
     def _pack_right(self, number: Value, block: Block) -> None:
         fn, engine, rhs = self.fn, self.engine, self.product.rhs
@@ -395,7 +403,7 @@ class GemmEmitter:
                 fn,
                 runs,
                 kc,
-                1 if blocking.packs[0] else lhs.along.stride,
+                blocking.left_step if blocking.packs[0] else lhs.along.stride,
                 engine.nr if blocking.packs[1] else rhs.along.stride,
             ),
             self.area.targets,
@@ -414,13 +422,14 @@ class GemmEmitter:
             engine,
             None if masks else width if self.direct else wide,
             wide,
-            1 if blocking.packs[0] or product.lhs.along.stride == 1 else None,
+            blocking.left_step if blocking.packs[0] else 1 if product.lhs.along.stride == 1 else None,
             engine.nr if blocking.packs[1] else None,
             None if blocking.packs[1] else kind,
             None if blocking.packs[1] or stored_as_packed(engine, kind) else product.result,
             kc if isinstance(kc, int) and kc <= (4 if engine.mr > 1 else 8) else None,
             self.several,
             blocking.packs[1] and blocking.ahead,
+            blocking.in_panels,
         )
 
     def _right(self, number: Value, sliver: Value) -> Value:

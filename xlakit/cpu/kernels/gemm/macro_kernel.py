@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from xlakit.cpu.kernels.gemm.amx import WriteSums, configured, write_sums, write_sums_of_bf16
 from xlakit.cpu.kernels.gemm.engine import Engine, acc_vector, takes_pairs_of_bf16, to_packed, vectors_of
-from xlakit.cpu.kernels.gemm.micro_kernel import Columns, Rows, Sums, multiply, zeros
+from xlakit.cpu.kernels.gemm.micro_kernel import Columns, Prefetches, Rows, Sums, multiply, zeros
 from xlakit.cpu.kernels.gemm.operands import rounded_up
 from xlakit.cpu.kernels.gemm.store import first_lanes
 from xlakit.cpu.kernels.shared.masked import first_lanes_mask, has_masks, masked_load, masked_store
@@ -32,7 +32,7 @@ class MacroKernel:
     of the right operand if it is not packed; result: the type of the result if unpacked elements are converted for it.
     kc: the steps of k in a run, if they are so few that the loop is unrolled. adds: whether sums may be added to those
     of earlier blocks of k. ahead: whether the slivers of all blocks of k are packed before, one behind the other, and
-    probably are not in the second-level cache.
+    probably are not in the second-level cache. panels: whether the left operand is packed in panels (``panels.py``).
 
     ``(i64 tiles, i64 slivers, i64 right_advance, i64 advance, ptr rows, ptr right, ptr runs, i64 count, i64 kc, i64
     left_step, i64 right_step, ptr targets, i64 offset, i64 adds, i64 flushes, i64 width)``: ``rows`` has a pointer to
@@ -53,6 +53,7 @@ class MacroKernel:
     kc: int | None
     adds: bool
     ahead: bool = False
+    panels: bool = False
 
     family: ClassVar[str] = "gemm_macro_kernel"
     parameters: ClassVar[Sequence[Type]] = (*[I64] * 4, *[PTR] * 3, *[I64] * 4, PTR, *[I64] * 4)
@@ -87,26 +88,47 @@ class MacroKernel:
         if self.width is None:
             start, lanes = vectors_of(engine, self.computed)[-1]
             mask = first_lanes_mask(fn, lanes, width - start)
+        # With the whole of both operands packed, there is one run of k.
+        is_streamed = self.panels and self.unpacked is None and self.kc is None
+        per_row, per_step = self._shares(fn, right_advance, tiles, middle[2])
         buffer = fn.null() if write is None else fn.alloca(acc_vector(engine), engine.mr * engine.vectors, align=64)
         with fn.loop(0, slivers, hints=AS_WRITTEN) as sliver:
             start = fn.at(right, I8, sliver.index * right_advance)
             into = offset + sliver.index * advance
             with fn.loop(0, tiles * engine.mr, engine.mr, hints=AS_WRITTEN) as row:
                 row_pointers, target = fn.at(rows, PTR, row.index), fn.at(targets, PTR, row.index)
-                if self.kc is None:
-                    self._prefetch_targets(fn, target, into)
-                if self.ahead:
-                    self._prefetch_next(fn, start, right_advance, (row.index, tiles * engine.mr))
+                prefetches = None
+                if is_streamed:
+                    following = fn.at(start, I8, right_advance + row.index * per_row) if self.ahead else None
+                    prefetches = Prefetches(engine.mr, self._prefetch_target(fn, target, into), following, per_step)
+                else:
+                    if self.kc is None:
+                        self._prefetch_targets(fn, target, into)
+                    if self.ahead:
+                        self._prefetch_next(fn, start, right_advance, (row.index, tiles * engine.mr))
                 if write is None:
-                    self._store(fn, self._sums(fn, row_pointers, start, middle, mask), target, into, adds, mask)
+                    sums = self._sums(fn, row_pointers, start, middle, mask, prefetches)
+                    self._store(fn, sums, target, into, adds, mask)
                 else:
                     write(fn, engine, row_pointers, start, middle[2] if self.kc is None else fn.i64(self.kc), buffer)
                     self._store_from(fn, buffer, target, into, adds)
 
-    def _sums(self, fn: Function, rows: Value, right: Value, extents: Sequence[Value], mask: Value | None) -> Sums:
+    def _sums(
+        self,
+        fn: Function,
+        rows: Value,
+        right: Value,
+        extents: Sequence[Value],
+        mask: Value | None,
+        prefetches: Prefetches | None,
+    ) -> Sums:
         engine = self.engine
         runs, count, kc, left_step, right_step = extents
-        pointers = [fn.load(PTR, fn.at(rows, PTR, r)) for r in range(engine.mr)]
+        if self.panels:
+            panel = fn.load(PTR, rows)
+            pointers = [fn.at(panel, engine.packed, r) for r in range(engine.mr)]
+        else:
+            pointers = [fn.load(PTR, fn.at(rows, PTR, r)) for r in range(engine.mr)]
 
         def shift(side: int) -> Callable[[Value], Value]:
             return lambda run: fn.load(I64, fn.at(runs, I64, run * 2 + side))
@@ -126,6 +148,7 @@ class MacroKernel:
             zeros(fn, engine, engine.mr, self.computed),
             count,
             kc if self.kc is None else self.kc,
+            prefetches,
         )
 
     def _prefetch_targets(self, fn: Function, targets: Value, offset: Value) -> None:
@@ -133,12 +156,28 @@ class MacroKernel:
 
         Out-of-order execution does not look ahead over all steps of k, so that storing the sums would wait for memory.
         """
+        prefetch = self._prefetch_target(fn, targets, offset)
+        for r in range(self.engine.mr):
+            prefetch(fn.i64(r))
+
+    def _prefetch_target(self, fn: Function, targets: Value, offset: Value) -> Callable[[Value], None]:
+        """Prefetches the cache lines of the sums of a row."""
         elements = (self.width or self.computed) * self.engine.parts
         line = max(1, _LINE_BYTES // self.engine.acc.bytes)
-        for r in range(self.engine.mr):
-            start = fn.at(fn.load(PTR, fn.at(targets, PTR, r)), self.engine.acc, offset)
+
+        def prefetch(row: Value) -> None:
+            start = fn.at(fn.load(PTR, fn.at(targets, PTR, row)), self.engine.acc, offset)
             for element in range(0, elements, line):
                 fn.prefetch(fn.at(start, self.engine.acc, element))
+
+        return prefetch
+
+    def _shares(self, fn: Function, advance: Value, tiles: Value, kc: Value) -> tuple[Value, Value]:
+        """The bytes of the next sliver that each row of tiles, and each step of k of a tile, prefetches."""
+        rows = tiles * self.engine.mr
+        per_row = (advance + (rows - 1)).integer("udiv", rows.smax(1))
+        part = per_row * self.engine.mr
+        return per_row, (part + (kc - 1)).integer("udiv", kc.smax(1))
 
     def _prefetch_next(self, fn: Function, right: Value, advance: Value, part: tuple[Value, Value]) -> None:
         """Prefetch a part of the next sliver into the second-level cache.

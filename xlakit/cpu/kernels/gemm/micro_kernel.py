@@ -11,7 +11,7 @@ from itertools import zip_longest
 
 from xlakit.cpu.kernels.gemm.engine import Engine, acc_vector, takes_pairs_of_bf16, vectors_of
 from xlakit.cpu.kernels.shared.masked import masked_load
-from xlakit.cpu.llvm import BF16, I16, I32, Function, Type, Value, vector
+from xlakit.cpu.llvm import BF16, I8, I16, I32, Function, Type, Value, vector
 from xlakit.cpu.llvm.loop import AS_WRITTEN
 from xlakit.dataclass import dataclass
 from xlakit.target import has_feature
@@ -55,6 +55,22 @@ class Columns:
     mask: Value | None = None
 
 
+@dataclass(slots=True)
+class Prefetches:
+    """What a tile prefetches while it multiplies, little by little.
+
+    A burst of prefetches takes all buffers for cache lines on their way, and the next steps of k wait for one.
+
+    first: called with the number of each of the first ``count`` steps. pointer: the next address to prefetch into the
+    second-level cache, which advances by ``advance`` bytes a step; None for none.
+    """
+
+    count: int
+    first: Callable[[Value], None]
+    pointer: Value | None
+    advance: Value
+
+
 def zeros(fn: Function, engine: Engine, rows: int, width: int) -> Sums:
     """The sums before the first product."""
     return [
@@ -80,9 +96,21 @@ def shaped(engine: Engine, flat: Sequence[Value], rows: int) -> Sums:
 
 
 def multiply(
-    fn: Function, engine: Engine, left: Rows, right: Columns, sums: Sums, runs: Value, kc: Value | int
+    fn: Function,
+    engine: Engine,
+    left: Rows,
+    right: Columns,
+    sums: Sums,
+    runs: Value,
+    kc: Value | int,
+    prefetches: Prefetches | None = None,
 ) -> Sums:
-    """Add to the sums the products of ``runs`` runs of ``kc`` steps of k each (a step is a group of the engine)."""
+    """Add to the sums the products of ``runs`` runs of ``kc`` steps of k each (a step is a group of the engine).
+
+    With ``prefetches`` there is one run.
+    """
+    if prefetches is not None:
+        return shaped(engine, _run(fn, engine, left, right, sums, fn.i64(0), kc, prefetches), len(sums))
     if engine.is_biased:
         sums = [*sums, *zeros(fn, engine, 1, _width(sums))]
     rows = len(sums)
@@ -96,7 +124,14 @@ def multiply(
 
 
 def _run(
-    fn: Function, engine: Engine, left: Rows, right: Columns, sums: Sums, run: Value, kc: Value | int
+    fn: Function,
+    engine: Engine,
+    left: Rows,
+    right: Columns,
+    sums: Sums,
+    run: Value,
+    kc: Value | int,
+    prefetches: Prefetches | None = None,
 ) -> list[Value]:
     """The sums as a flat list, with the products of one run of k added."""
     type = engine.packed
@@ -120,9 +155,32 @@ def _run(
         for k in range(kc):
             sums = step(fn.i64(k), sums)
         return flatten(sums)
-    with fn.loop(0, kc, carried=flatten(sums), hints=AS_WRITTEN) as loop:
+    steps = fn.i64(kc) if isinstance(kc, int) else kc
+    if prefetches is not None:
+        return _steps_with_prefetches(fn, engine, sums, steps, prefetches, step)
+    with fn.loop(0, steps, carried=flatten(sums), hints=AS_WRITTEN) as loop:
         loop.next(*flatten(step(loop.index, shaped(engine, loop.carried, rows))))
     return list(loop.results)
+
+
+def _steps_with_prefetches(
+    fn: Function, engine: Engine, sums: Sums, kc: Value, prefetches: Prefetches, step: Callable[[Value, Sums], Sums]
+) -> list[Value]:
+    """The sums as a flat list after all steps of k; the first of them prefetch other lines than the rest."""
+    rows, flat = len(sums), flatten(sums)
+    values = [*flat, *([] if prefetches.pointer is None else [prefetches.pointer])]
+    first = kc.smin(prefetches.count)
+    for begin, end in ((fn.i64(0), first), (first, kc)):
+        with fn.loop(begin, end, carried=values, hints=AS_WRITTEN) as loop:
+            if end is first:
+                prefetches.first(loop.index)
+            advanced = loop.carried[len(flat) :]
+            for pointer in advanced:
+                fn.prefetch(pointer, level=2)
+            new_sums = step(loop.index, shaped(engine, loop.carried[: len(flat)], rows))
+            loop.next(*flatten(new_sums), *(fn.at(p, I8, prefetches.advance) for p in advanced))
+        values = list(loop.results)
+    return values[: len(flat)]
 
 
 def _spread(fn: Function, engine: Engine, pointer: Value) -> tuple[Value, ...]:

@@ -1,0 +1,84 @@
+"""The left operand in panels: the rows of a micro-tile together, one step of k after the other."""
+
+import ctypes
+
+import numpy as np
+import pytest
+
+from xlakit.cpu.kernels.gemm.blocking import plan_gemm
+from xlakit.cpu.kernels.gemm.engine import choose_engine
+from xlakit.cpu.kernels.gemm.packing import ACROSS, ALONG, SINGLE
+from xlakit.cpu.kernels.gemm.panels import PackPanels, form_of_panels
+from xlakit.cpu.kernels.gemm.product import make_product
+from xlakit.cpu.kernels.shared import common, common_code
+from xlakit.data.primitive import PrimitiveType as P
+from xlakit.options import compiling
+
+GUARD = -77.0
+
+
+def packed(engine, form, matrix, runs, kc, stride, apart):
+    """What the function writes of a matrix of (row, k) in memory order ``apart`` per row and ``stride`` per step."""
+    rows, height = matrix["rows"], engine.mr
+    padded = -(-rows // height) * height
+    memory = matrix["memory"]
+    sources = np.array(
+        [memory.ctypes.data + min(r, rows - 1) * apart * memory.itemsize for r in range(padded)], np.uint64
+    )
+    distances = np.array([[0, n] for n in runs], np.int64).reshape(-1)[1:].copy()
+    length = len(runs) * kc + 3
+    out = np.full(padded * length + 64, GUARD, memory.dtype)
+    kind = P.F32 if memory.dtype == np.float32 else P.F64
+    address = common_code.resolve(common.symbol_of(PackPanels(engine, kind, kind, form)))
+    word = ctypes.c_int64
+    code = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * 2, *[word] * 4, ctypes.c_void_p, word)(address)
+    code(sources.ctypes.data, distances.ctypes.data, len(runs), kc, stride, rows, out.ctypes.data, length)
+    return out, length
+
+
+@pytest.mark.parametrize("width", [16, 32, 64])
+@pytest.mark.parametrize("kind", [P.F32, P.F64])
+@pytest.mark.parametrize("form", [ALONG, ACROSS, SINGLE])
+@pytest.mark.parametrize("rows", [1, 5, 12, 31])
+def test_panels_have_all_steps_and_nothing_else_is_written(form, kind, rows, width):
+    kc, runs = 19, (0, 40)
+    with compiling(vector_bytes=width):
+        engine = choose_engine(kind, kind, kind)
+        rng = np.random.default_rng(0)
+        dtype = kind.dtype
+        if form == ALONG:
+            memory, stride, apart = rng.random((rows, 64)).astype(dtype), 1, 64
+            whole = memory
+        else:
+            # Rows are adjacent; the last row ends the array.
+            memory, stride, apart = rng.random((64, rows)).astype(dtype), rows, 1
+            whole = memory.T
+        shifts = [n * stride for n in runs]
+        out, length = packed(engine, form, {"rows": rows, "memory": memory}, shifts, kc, stride, apart)
+    padded = -(-rows // engine.mr) * engine.mr
+    expected = np.full(out.shape, GUARD, dtype)
+    panels = expected[: padded * length].reshape(-1, length, engine.mr)
+    for row in range(padded):
+        steps = np.concatenate([whole[min(row, rows - 1), n : n + kc] for n in runs])
+        panels[row // engine.mr, : len(steps), row % engine.mr] = steps
+    np.testing.assert_array_equal(out, expected)
+
+
+def test_rows_are_read_at_once_where_panels_of_them_are_adjacent():
+    def product(dims):
+        columns = [(640, (1, 1))]
+        return make_product((P.F32,) * 3, [], dims, columns, [(500, (4096, 640))])
+
+    adjacent, apart = product([(600, (1, 640))]), product([(50, (64, 640 * 12)), (12, (1, 640))])
+    engine = plan_gemm(adjacent).engine
+    assert form_of_panels(adjacent.lhs, engine, begins_with_panels=True) == ACROSS
+    assert form_of_panels(apart.lhs, engine, begins_with_panels=False) == SINGLE
+
+
+def test_a_left_operand_whose_lanes_take_one_step_is_packed_in_panels():
+    rows, along = [(600, (4096, 640))], [(1024, (1, 640))]
+    floats = plan_gemm(make_product((P.F32,) * 3, [], rows, [(640, (1, 1))], along))
+    assert floats.packs == (True, True)
+    assert floats.in_panels and floats.left_step == floats.engine.mr
+    complex = plan_gemm(make_product((P.C64,) * 3, [], rows, [(640, (1, 1))], along))
+    assert complex.packs[0] and not complex.in_panels and complex.left_step == 1
