@@ -67,7 +67,7 @@ def test_panels_have_all_steps_and_nothing_else_is_written(form, kind, rows, wid
 def test_rows_are_read_at_once_where_panels_of_them_are_adjacent():
     def product(dims):
         columns = [(640, (1, 1))]
-        return make_product((P.F32,) * 3, [], dims, columns, [(500, (4096, 640))])
+        return make_product((P.F32, P.F32, P.F32), [], dims, columns, [(500, (4096, 640))])
 
     adjacent, apart = product([(600, (1, 640))]), product([(50, (64, 640 * 12)), (12, (1, 640))])
     engine = plan_gemm(adjacent).engine
@@ -77,8 +77,8 @@ def test_rows_are_read_at_once_where_panels_of_them_are_adjacent():
 
 def test_a_left_operand_whose_lanes_take_one_step_is_packed_in_panels():
     rows, along = [(600, (4096, 640))], [(1024, (1, 640))]
-    floats = plan_gemm(make_product((P.F32,) * 3, [], rows, [(640, (1, 1))], along))
+    floats = plan_gemm(make_product((P.F32, P.F32, P.F32), [], rows, [(640, (1, 1))], along))
     assert floats.packs == (True, True)
     assert floats.in_panels and floats.left_step == floats.engine.mr
-    complex = plan_gemm(make_product((P.C64,) * 3, [], rows, [(640, (1, 1))], along))
+    complex = plan_gemm(make_product((P.C64, P.C64, P.C64), [], rows, [(640, (1, 1))], along))
     assert complex.packs[0] and not complex.in_panels and complex.left_step == 1

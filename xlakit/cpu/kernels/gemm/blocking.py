@@ -30,19 +30,10 @@ _NEAR_BYTES = knob("gemm.near_bytes", lambda: machine.current().l1 // 2, 1 << 10
 _MOST_SLIVERS_BYTES = knob("gemm.most_slivers_bytes", lambda: machine.current().l3 // 2, 1 << 12)
 _LARGE_BLOCK = knob("gemm.large_block", 768, 24)
 
-
-def _columns_of_sums() -> int:
-    """The columns of sums that, for a block of rows, take half of the second-level cache: a power of two.
-
-    The more columns a task has, the fewer times the left operand is packed.
-    """
-    # A step of k of a sliver has two vectors of 64 bytes, and the sums are as wide as the elements.
-    steps = _SLIVER_BYTES.default // 128
-    columns = machine.current().l2 // 2 * steps // max(1, _BLOCK_BYTES.default)
-    return max(512, 1 << max(columns, 1).bit_length() - 1)
-
-
-_MOST_COLUMNS = knob("gemm.most_columns", _columns_of_sums, 64, 128, tries=(times(0.5), times(2)))
+_MOST_COLUMNS = knob("gemm.most_columns", 512, 64, 128, tries=(256, 1024))
+# Tasks have more columns while the sums of a block of rows leave room for it, and for slivers, in the second-level
+# cache: the more columns, the fewer times the left operand is packed.
+_SUMS_BYTES = knob("gemm.sums_bytes", lambda: 5 * machine.current().l2 // 8, 0, tries=(0, times(2)))
 # Batches that share cache lines are computed together; the data that they read stay in the second-level cache.
 _LINE_BYTES = 128
 _CACHE_LINE = 64
@@ -54,7 +45,7 @@ _WAYS = 8
 _TASK_PRODUCTS = knob("gemm.task_products", 1 << 19, 64, 1000, tries=(times(0.25), times(4), times(16)))
 # The least number of tiles in a column of a task, and of slivers in a row, if the result has so many.
 _LEAST_TILES = knob("gemm.least_tiles", 16, 1)
-_LEAST_SLIVERS = knob("gemm.least_slivers", 2, 1)
+_LEAST_SLIVERS = knob("gemm.least_slivers", 4, 1)
 # The cost of packing an element, mostly waiting for memory, and of reading it again unpacked; the unit is a product.
 _PACKING = knob("gemm.packing", 100, 0, 1000, tries=(30, 300))
 _READING = knob("gemm.reading", 8, 0, 1000)
@@ -140,7 +131,7 @@ def plan_gemm(product: Product, *, wide: bool = False) -> Blocking:
         # No element of the right operand is read twice.
         runs, kc, k_blocks = along.outer.size, along.run, 1
     block_bytes = runs * kc * engine.packed_bytes
-    task_rows, task_columns = _rectangle(engine, product, packs, k_blocks * block_bytes, wide=wide)
+    task_rows, task_columns = _rectangle(engine, product, packs, (k_blocks, block_bytes), wide=wide)
     batches_inner = _batches_share_lines(product)
     if batches_inner:
         lhs, width = product.lhs, product.result.byte_width
@@ -195,20 +186,38 @@ def fills_tiles(product: Product) -> bool:
 
 
 def _rectangle(
-    engine: Engine, product: Product, packs: tuple[bool, bool], column_bytes: int, *, wide: bool
+    engine: Engine, product: Product, packs: tuple[bool, bool], blocks: tuple[int, int], *, wide: bool
 ) -> tuple[int, int]:
-    """Rows and columns of a task; ``column_bytes`` are the bytes of a packed column with all steps of k."""
+    """Rows and columns of a task; ``blocks``: the number of blocks of k, and the bytes of a packed row of one."""
     rows, columns, _ = product.sizes
     # Tasks have whole slivers, for any width of the micro-tile.
-    most = max(1, _MOST_COLUMNS.value // engine.nr) * engine.nr
+    most = max(1, _most_columns(engine, rows, blocks[1], packs) // engine.nr) * engine.nr
     widest = min(rounded_up(max(columns, 1), engine.nr), most)
     if packs[1]:
-        room = _SLIVERS_BYTES.value // max(1, column_bytes)
+        room = _SLIVERS_BYTES.value // max(1, blocks[0] * blocks[1])
         widest = min(widest, max(room // engine.nr, 4) * engine.nr)
-    narrowest = widest if wide else min(widest, engine.nr * _LEAST_SLIVERS.value)
+    narrowest = widest if wide else min(widest, engine.nr * _least_slivers(engine, product))
     tasks = min(_MOST_TASKS.value, product.batch * rows * columns * product.lhs.along.size // _TASK_PRODUCTS.value)
     tasks_of_batch = -(-tasks // max(1, product.batch))
     return _task_sizes(engine, packs, (rows, columns), (narrowest, widest), tasks_of_batch)
+
+
+def _least_slivers(engine: Engine, product: Product) -> int:
+    """The least number of slivers in a row of a task: half as many where threads would otherwise get no task."""
+    rows, columns, _ = product.sizes
+    slivers = _LEAST_SLIVERS.value
+    most = -(-rows // (_LEAST_TILES.value * engine.mr)) * -(-columns // (slivers * engine.nr))
+    return slivers if product.batch * most >= machine.current().threads else -(-slivers // 2)
+
+
+def _most_columns(engine: Engine, rows: int, block_bytes: int, packs: tuple[bool, bool]) -> int:
+    """The most columns of a task; ``block_bytes``: the packed bytes of one row for one block of k."""
+    most = _MOST_COLUMNS.value
+    block = max(1, _BLOCK_BYTES.value // max(1, block_bytes))
+    if all(packs) and rows > block:
+        while 2 * most * block * engine.acc.bytes * engine.parts <= _SUMS_BYTES.value:
+            most *= 2
+    return most
 
 
 def _row_block(engine: Engine, rows: int, row_multiple: int, block_bytes: int, slivers_bytes: int) -> tuple[int, bool]:
