@@ -99,26 +99,18 @@ def test_transforms_of_all_lengths_share_what_moves_their_points():
     assert list(map(len, shared)) == [2]
 
 
-def test_tiles_prefetch_where_their_sums_go_and_the_next_sliver():
+@pytest.mark.parametrize("panels", [False, True])
+def test_tiles_prefetch_where_their_sums_go_and_the_next_sliver(panels):
+    """The sums little by little: a burst held up the first steps of k, by an eighth of a product of 64 steps."""
     engine = choose_engine(P.F32, P.F32, P.F32)
     lines = -(-engine.nr * 4 // 64)
-    for ahead, more in ((False, 0), (True, 1)):
-        tiles = MacroKernel(engine, engine.nr, engine.nr, 1, engine.nr, None, None, None, True, ahead)
+    step = engine.mr if panels else 1
+    for ahead in (False, True):
+        tiles = MacroKernel(engine, engine.nr, engine.nr, step, engine.nr, None, None, None, True, ahead, panels)
         text = common_families.text(common.symbol_of(tiles))
-        assert text.count("call void @llvm.prefetch") == engine.mr * lines + more
-
-
-def test_tiles_of_panels_prefetch_little_by_little():
-    """A burst of prefetches held up the first steps of k of each tile."""
-    engine = choose_engine(P.F32, P.F32, P.F32)
-    lines = -(-engine.nr * 4 // 64)
-    for ahead, more in ((False, 0), (True, 2)):
-        tiles = MacroKernel(
-            engine, engine.nr, engine.nr, engine.mr, engine.nr, None, None, None, True, ahead, panels=True
-        )
-        text = common_families.text(common.symbol_of(tiles))
-        # In the loop over the first steps those of a row of sums, and in both loops that of the next sliver.
-        assert text.count("call void @llvm.prefetch") == lines + more
+        # In the loop over the first steps a row of sums; in both loops the next sliver, or before them.
+        of_sliver = (2 if panels else 1) if ahead else 0
+        assert text.count("call void @llvm.prefetch") == lines + of_sliver
 
 
 OPTIONS = [{}, {"vector_bytes": 16}, {"plain": "llvm"}, {"sanitize": True}, {"sanitize": True, "vector_bytes": 16}]

@@ -88,7 +88,7 @@ class MacroKernel:
         if self.width is None:
             start, lanes = vectors_of(engine, self.computed)[-1]
             mask = first_lanes_mask(fn, lanes, width - start)
-        # With the whole of both operands packed, there is one run of k.
+        # With the whole of both operands packed, there is one run of k; its tiles have registers left for a pointer.
         is_streamed = self.panels and self.unpacked is None and self.kc is None
         per_row, per_step = self._shares(fn, right_advance, tiles, middle[2])
         buffer = fn.null() if write is None else fn.alloca(acc_vector(engine), engine.mr * engine.vectors, align=64)
@@ -97,15 +97,18 @@ class MacroKernel:
             into = offset + sliver.index * advance
             with fn.loop(0, tiles * engine.mr, engine.mr, hints=AS_WRITTEN) as row:
                 row_pointers, target = fn.at(rows, PTR, row.index), fn.at(targets, PTR, row.index)
+                following = None
+                if self.ahead and is_streamed:
+                    following = fn.at(start, I8, right_advance + row.index * per_row)
+                elif self.ahead:
+                    self._prefetch_next(fn, start, right_advance, (row.index, tiles * engine.mr))
+                prefetch = self._prefetch_target(fn, target, into)
                 prefetches = None
-                if is_streamed:
-                    following = fn.at(start, I8, right_advance + row.index * per_row) if self.ahead else None
-                    prefetches = Prefetches(engine.mr, self._prefetch_target(fn, target, into), following, per_step)
-                else:
-                    if self.kc is None:
-                        self._prefetch_targets(fn, target, into)
-                    if self.ahead:
-                        self._prefetch_next(fn, start, right_advance, (row.index, tiles * engine.mr))
+                if self.kc is None and write is None:
+                    prefetches = Prefetches(engine.mr, prefetch, following, per_step)
+                elif self.kc is None:
+                    for r in range(engine.mr):
+                        prefetch(fn.i64(r))
                 if write is None:
                     sums = self._sums(fn, row_pointers, start, middle, mask, prefetches)
                     self._store(fn, sums, target, into, adds, mask)
@@ -151,17 +154,11 @@ class MacroKernel:
             prefetches,
         )
 
-    def _prefetch_targets(self, fn: Function, targets: Value, offset: Value) -> None:
-        """Prefetch the cache lines of the sums.
+    def _prefetch_target(self, fn: Function, targets: Value, offset: Value) -> Callable[[Value], None]:
+        """Prefetches the cache lines of the sums of a row.
 
         Out-of-order execution does not look ahead over all steps of k, so that storing the sums would wait for memory.
         """
-        prefetch = self._prefetch_target(fn, targets, offset)
-        for r in range(self.engine.mr):
-            prefetch(fn.i64(r))
-
-    def _prefetch_target(self, fn: Function, targets: Value, offset: Value) -> Callable[[Value], None]:
-        """Prefetches the cache lines of the sums of a row."""
         elements = (self.width or self.computed) * self.engine.parts
         line = max(1, _LINE_BYTES // self.engine.acc.bytes)
 

@@ -62,7 +62,7 @@ class Prefetches:
     A burst of prefetches takes all buffers for cache lines on their way, and the next steps of k wait for one.
 
     first: called with the number of each of the first ``count`` steps. pointer: the next address to prefetch into the
-    second-level cache, which advances by ``advance`` bytes a step; None for none.
+    second-level cache, which advances by ``advance`` bytes a step; None for none, or where there may be several runs.
     """
 
     count: int
@@ -107,15 +107,15 @@ def multiply(
 ) -> Sums:
     """Add to the sums the products of ``runs`` runs of ``kc`` steps of k each (a step is a group of the engine).
 
-    With ``prefetches`` there is one run.
+    With a pointer to prefetch from there is one run.
     """
-    if prefetches is not None:
+    if prefetches is not None and prefetches.pointer is not None:
         return shaped(engine, _run(fn, engine, left, right, sums, fn.i64(0), kc, prefetches), len(sums))
     if engine.is_biased:
         sums = [*sums, *zeros(fn, engine, 1, _width(sums))]
     rows = len(sums)
     with fn.loop(0, runs, carried=flatten(sums), hints=AS_WRITTEN) as outer:
-        outer.next(*_run(fn, engine, left, right, shaped(engine, outer.carried, rows), outer.index, kc))
+        outer.next(*_run(fn, engine, left, right, shaped(engine, outer.carried, rows), outer.index, kc, prefetches))
     tile = shaped(engine, outer.results, rows)
     if not engine.is_biased:
         return tile
@@ -157,19 +157,26 @@ def _run(
         return flatten(sums)
     steps = fn.i64(kc) if isinstance(kc, int) else kc
     if prefetches is not None:
-        return _steps_with_prefetches(fn, engine, sums, steps, prefetches, step)
+        first = steps.smin(prefetches.count)
+        first = first if run.constant == 0 else fn.select(run.ne(0), fn.i64(0), first)
+        return _steps_with_prefetches(fn, engine, sums, (first, steps), prefetches, step)
     with fn.loop(0, steps, carried=flatten(sums), hints=AS_WRITTEN) as loop:
         loop.next(*flatten(step(loop.index, shaped(engine, loop.carried, rows))))
     return list(loop.results)
 
 
 def _steps_with_prefetches(
-    fn: Function, engine: Engine, sums: Sums, kc: Value, prefetches: Prefetches, step: Callable[[Value, Sums], Sums]
+    fn: Function,
+    engine: Engine,
+    sums: Sums,
+    steps: tuple[Value, Value],
+    prefetches: Prefetches,
+    step: Callable[[Value, Sums], Sums],
 ) -> list[Value]:
     """The sums as a flat list after all steps of k; the first of them prefetch other lines than the rest."""
+    first, kc = steps
     rows, flat = len(sums), flatten(sums)
     values = [*flat, *([] if prefetches.pointer is None else [prefetches.pointer])]
-    first = kc.smin(prefetches.count)
     for begin, end in ((fn.i64(0), first), (first, kc)):
         with fn.loop(begin, end, carried=values, hints=AS_WRITTEN) as loop:
             if end is first:
