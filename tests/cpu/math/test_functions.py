@@ -11,6 +11,7 @@ from xlakit.cpu.llvm import F32, F64, I32, VOID, Module
 from xlakit.cpu.llvm.engine import optimized_module
 from xlakit.cpu.math import FUNCTION_NAMES, ULP_BOUNDS, math_function
 from xlakit.errors import InternalError
+from xlakit.options import compiling
 
 ALL = [(name, kind) for name in FUNCTION_NAMES for kind in (F32, F64)]
 
@@ -118,3 +119,26 @@ def test_no_step_of_an_exponential_is_subnormal(compiled, kind, largest, least):
     # Processors compute such a product in a hundred times the time, and note it.
     assert not library.fetestexcept(UNDERFLOW)
     assert 0 < np.count_nonzero(result) < x.size
+
+
+@pytest.mark.parametrize("kind, dtype, word", [(F32, np.float32, np.uint32), (F64, np.float64, np.uint64)])
+@pytest.mark.parametrize("name", ["exp", "expm1", "logistic", "sinh", "cosh"])
+def test_a_nan_with_any_payload_stays_nan(compiled, name, kind, dtype, word):
+    quiet = np.array(np.nan, dtype).view(word)
+    payloads = np.concatenate([np.arange(1, 1 << 12), 1 << np.arange(12, np.finfo(dtype).nmant - 1)]).astype(word)
+    numbers = (quiet | payloads).view(dtype)
+    assert np.isnan(compiled(name, kind)(np.concatenate([numbers, -numbers]))).all()
+
+
+@pytest.mark.parametrize("kind, dtype", [(F32, np.float32), (F64, np.float64)])
+def test_exponentials_of_programs_that_flush_differ_in_subnormal_results_alone(compiled, kind, dtype):
+    info = np.finfo(dtype)
+    least = np.log(info.smallest_normal.astype(np.longdouble)).astype(dtype)
+    near = least + np.arange(-4000, 4000) * info.eps * 64
+    more = [np.linspace(1.3 * least, 800, 50_001), edges(kind), [np.nan, np.inf, -np.inf]]
+    x = np.concatenate([near, *more]).astype(dtype)
+    exact = compiled("exp", kind)(x)
+    with compiling(flush_subnormals=True):
+        flushed = Compiled("exp", kind)(x)
+    assert np.count_nonzero(np.abs(exact) < info.smallest_normal) > 0
+    np.testing.assert_array_equal(flushed, np.where(exact < info.smallest_normal, 0, exact))

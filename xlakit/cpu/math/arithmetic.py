@@ -143,19 +143,23 @@ def negate_if(x: Value, sign: Value) -> Value:
 
 
 def two_to(x: Value, exponent: Value) -> Value:
-    """2^exponent for an integer within the range of normal numbers of the type of ``x``."""
+    """2^exponent for an integer, or what :func:`nearest` gives, within the range of normal numbers of x's type."""
     form = format_of(x)
     return float_of((exponent + form.bias) << form.fraction)
 
 
 def nearest(x: Value, factor: float) -> tuple[Value, Value]:
-    """The integer nearest to ``x * factor``, as a float and as an integer; it must be of moderate size."""
+    """The integer nearest to ``x * factor``, as a float and as n; it must be of moderate size.
+
+    n exceeds the integer by :func:`bits_of_rounder`, whose low bits are 0: ``n << fraction`` needs no subtraction.
+    """
     form = format_of(x)
     shifted = fma(x, factor, form.rounder)
-    return shifted - form.rounder, bits_of(shifted) - _bits_of_rounder(form)
+    return shifted - form.rounder, bits_of(shifted)
 
 
-def _bits_of_rounder(form: Format) -> int:
+def bits_of_rounder(form: Format) -> int:
+    """The bits of a format's rounder."""
     return ((form.bias + form.fraction) << form.fraction) | (1 << (form.fraction - 1))
 
 

@@ -13,6 +13,7 @@ from xlakit.cpu.math.arithmetic import (
     at_least,
     at_most,
     bits_of,
+    bits_of_rounder,
     constant,
     float_of,
     fma,
@@ -38,6 +39,7 @@ from xlakit.cpu.math.coefficients import (
     LOG_ERFC_DOUBLE,
     TANH_SINGLE,
 )
+from xlakit.options import current
 
 
 class _Constants(NamedTuple):
@@ -82,7 +84,7 @@ def _constants(x: Value) -> _Constants:
 
 
 def reduced_exponential(x: Value, tail: tuple[float, ...] | None = None) -> tuple[Value, Value]:
-    """e^x = (1 + m) 2^n as (m, n) with an integer n; x is finite or NaN, and n is in the range of exponents.
+    """e^x = (1 + m) 2^n as (m, n), with n as :func:`nearest` gives it; x is finite or NaN, n in the range of exponents.
 
     tail: coefficients of (e^r - 1 - r) / r^2, if not those of the format.
     """
@@ -106,10 +108,10 @@ def reduced_exponential_of_sum(
 
 
 def scaled(x: Value, n: Value) -> Value:
-    """``x * 2^n`` for x near 1; the result may be subnormal, or slightly beyond the range."""
+    """``x * 2^n`` for x near 1 and n of :func:`nearest`; the result may be subnormal, or slightly beyond the range."""
     form = format_of(x)
     # In two steps, because 2^n itself may not be a normal number. Adding both biases makes the shifted number positive.
-    both = n + 2 * form.bias
+    both = n + (2 * form.bias - bits_of_rounder(form))
     half = both >> 1
     return x * float_of(half << form.fraction) * float_of((both - half) << form.fraction)
 
@@ -124,14 +126,20 @@ def exp(x: Value) -> Value:
     m, n = reduced_exponential(at_least(x, known.least))
     # The product with 2^n, computed by adding n to the exponent bits.
     bits = bits_of(m + 1.0) + (n << form.fraction)
-    # A subnormal result is a multiple of the least subnormal number, 2^-lowest. Its bits are this integer, which a sum
-    # with 2^fraction rounds to and has in its low bits. For other numbers this overflows, and is not selected.
+    small = bits.function.constant(bits.type, 0) if current().flush_subnormals else _subnormal(x, bits)
+    # Compared so that NaN, too, is added to infinity, and so that the sum is the chosen side of the selection:
+    # instructions with masks do both at once.
+    return where(x.compare("ugt", known.most), x + math.inf, float_of(where(x < known.normal, small, bits)))
+
+
+def _subnormal(x: Value, bits: Value) -> Value:
+    """The bits of a subnormal e^x, from bits with an exponent that is 0 or less."""
+    # It is a multiple of the least subnormal number, 2^-lowest. Its bits are this integer, which a sum with 2^fraction
+    # rounds to and has in its low bits. For other numbers this overflows, and is not selected.
+    form = format_of(x)
     lowest = form.bias + form.fraction - 1
     anchor = 2.0**form.fraction
-    multiple = bits_of(float_of(bits + (lowest << form.fraction)) + anchor) - bits_of(constant(x, anchor))
-    result = float_of(where(x < known.normal, multiple, bits))
-    # NaN fails this comparison as well.
-    return where(x <= known.most, result, x + math.inf)
+    return bits_of(float_of(bits + (lowest << form.fraction)) + anchor) - bits_of(constant(x, anchor))
 
 
 def exp_within(x: Value) -> Value:
