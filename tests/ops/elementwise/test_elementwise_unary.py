@@ -1,5 +1,9 @@
 """The pages of unary operations: exact ones, and the elementary functions against mpmath."""
 
+import math
+import subprocess
+import sys
+
 import ml_dtypes
 import numpy as np
 import pytest
@@ -244,6 +248,27 @@ def test_complex_functions_at_infinity_and_zero():
     same(evaluate(xla.expm1, aimless), np.full(6, complex(np.nan, np.nan)))
     log = evaluate(xla.log, np.array([complex(-1, 0.0), complex(-1, -0.0)]))
     same(log.imag, np.array([np.pi, -np.pi]))
+
+
+def test_erf_of_no_element_and_of_one():
+    assert evaluate(xla.erf, floats([])).shape == (0,)
+    same(evaluate(xla.erf, np.float32(0.5)), np.float32(math.erf(0.5)))
+
+
+def test_a_constant_is_folded_without_scipy():
+    """JAX's initializers have such constants, and SciPy takes longer to load than they take to compile."""
+    code = """
+import sys
+import xlakit as xla
+
+text = "ENTRY e {\\n x = f32[] constant(0.5)\\n ROOT y = f32[] erf(x)\\n}"
+module = xla.HloModule.from_text("HloModule m\\n" + text)
+print(xla.compile(module, cache=False)(), "scipy.special" in sys.modules)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    value, is_loaded = done.stdout.split()
+    assert abs(float(value) - math.erf(0.5)) < 1e-6
+    assert is_loaded == "False"
 
 
 def test_functions_made_of_several():

@@ -6,6 +6,7 @@ are within two units in the last place. Source: XLA's document "Operation semant
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import ClassVar, Protocol
 
@@ -79,9 +80,11 @@ def _cbrt(x: Array) -> Array:
 
 
 def _erf(x: Array) -> Array:
-    from scipy import special  # takes a while to load, and few programs need it
+    # SciPy's is faster for large arrays, but takes a tenth of a second to load, for a constant of most initializers.
+    return np.asarray(_ERF(x), np.float64)
 
-    return special.erf(x)
+
+_ERF = np.frompyfunc(math.erf, 1, 1)
 
 
 def _logistic(x: Array) -> Array:
