@@ -6,9 +6,9 @@ PYTHON is that of an environment with jaxlib 0.6.0, NumPy and ml_dtypes::
     python -m fuzz.xla_client --reference ENVIRONMENT/bin/python --count 2000
 
 Compares the parameters of all functions and methods and the values of the expressions in ``expressions/``, where that
-is asked for, then drawn calls of the functions of ``ops``: shapes, results and costs of those that both accept, types
-of exceptions of the others. Every second call has a fault. Each module answers in a process of its own; a call that
-ends jaxlib's process, or does not end, is counted and left out. ``--seed N --count 1`` repeats one call.
+is asked for, then drawn calls of the functions of ``ops``: shapes, texts, results and costs of those that both accept,
+types of exceptions of the others. Every second call has a fault. Each module answers in a process of its own; a call
+that ends jaxlib's process, or does not end, is counted and left out. ``--seed N --count 1`` repeats one call.
 """
 
 from __future__ import annotations

@@ -15,8 +15,8 @@ _ANY_VALUES = frozenset({"RngNormal", "RngUniform"})
 _EITHER_SIGN = frozenset({"Eigh", "QR", "QrDecomposition", "SVD"})
 # jaxlib's iterations end at an epsilon that is their argument.
 _LOOSE = frozenset({"Eigh", "SVD"})
-# What is computed by other instructions than jaxlib's, which cost otherwise.
-_OTHER_COSTS = _EITHER_SIGN | {
+# What is computed by other instructions than jaxlib's, whose texts and costs are others.
+_OTHER_PROGRAMS = _EITHER_SIGN | {
     "Acos", "Asin", "Asinh", "BesselI0e", "BesselI1e", "Digamma", "ErfInv", "Erfc", "Igamma", "IgammaGradA", "Igammac",
     "LU", "Lgamma", "NextAfter", "RandomGammaGrad", "RegularizedIncompleteBeta", "Zeta",
 }  # fmt: skip
@@ -43,15 +43,22 @@ def difference(call: Call, ours: Answer, reference: Answer) -> str:
         return "" if ours["error"] == reference["error"] else f"{_short(ours)} instead of {_short(reference)}"
     if "value" in ours or "value" in reference or ours["shape"] != reference["shape"]:
         return "" if ours == reference else f"{_short(ours)} instead of {_short(reference)}"
-    if call["op"] not in _OTHER_COSTS and (found := _costs(ours["cost"], reference["cost"])):
+    if call["op"] not in _OTHER_PROGRAMS and (found := _costs(ours["cost"], reference["cost"])):
         return found
-    if call["op"] in _ANY_VALUES or _has_negative_exponents(call):
+    if call["op"] not in _OTHER_PROGRAMS and (found := _texts(ours["text"], reference["text"])):
+        return found
+    if call["op"] in _ANY_VALUES or _has_negative_exponents(call) or _reduces_single_elements(call):
         return ""
     pairs = list(zip(ours["results"], reference["results"], strict=True))
     if call["op"] == "SVD":
         # The left singular vectors of no singular value are any basis.
         del pairs[0]
     return next((found for pair in pairs if (found := _values(call["op"], *pair))), "")
+
+
+def _texts(ours: list[str], reference: list[str]) -> str:
+    pairs = zip("\n".join(ours).split("\n"), "\n".join(reference).split("\n"), strict=False)
+    return next((f"{x.strip()} instead of {y.strip()}" for x, y in pairs if x != y), "")
 
 
 def _costs(ours: dict[str, float], reference: dict[str, float]) -> str:
@@ -73,6 +80,15 @@ def _has_negative_exponents(call: Call) -> bool:
     return call["op"] == "Pow" and any(
         "int" in dtype and any(value < 0 for value in values) for dtype, _, values in call["operands"][1:]
     )
+
+
+def _reduces_single_elements(call: Call) -> bool:
+    """Whether each result of a reduction is of one element, which jaxlib gives without the initial value."""
+    if call["op"] != "Reduce" or len(call["operands"]) < 2:
+        return False
+    given = [*call["arguments"], *call["keywords"].values()][-1]
+    sizes = call["operands"][0][1]
+    return given[0] == "plain" and isinstance(given[1], list) and all(sizes[d] == 1 for d in given[1] if d < len(sizes))
 
 
 def _short(answer: Answer) -> str:

@@ -165,7 +165,15 @@ class Probe:
         results = self._client.compile(module).execute(buffers)
         leaves = shape.tuple_shapes() if shape.is_tuple() else [shape]
         found = [plain_of(values_of(*pair)) for pair in zip(results, leaves, strict=True)]
-        return {"shape": repr(shape), "results": found, "cost": cost}
+        return {"shape": repr(shape), "results": found, "cost": cost, "text": texts_of(built)}
+
+
+def texts_of(built: Any) -> list[str]:
+    """A computation in HLO text: as programs print it, and with what options show and leave out."""
+    module = built.as_hlo_module()
+    found = [built.as_hlo_text(), built.as_hlo_text(True), module.to_string()]
+    # Names of computations are counted in a process, and a process is started again where a call ends one.
+    return [re.sub(r"\b(call|inner)__\d+", r"\1", text) for text in found]
 
 
 def values_of(result: Any, shape: Any) -> Array:

@@ -266,6 +266,11 @@ def test_operands_that_do_not_go_together(function, dtype, words):
         ("f32", lambda x: ops.And(x, x), "and: lhs must have"),
         ("f16", lambda x: ops.Complex(x, x), "UNIMPLEMENTED: .*f32 or f64"),
         ("bf16", ops.Conj, "UNIMPLEMENTED: .*f32 or f64"),
+        (
+            "f32",
+            lambda x: ops.Complex(x, ops.ConvertElementType(x, xc.PrimitiveType.F64)),
+            "UNIMPLEMENTED: .*f32 and f64",
+        ),
         ("s32", ops.Conj, "INVALID_ARGUMENT: real: operand must have"),
     ],
 )
@@ -336,3 +341,25 @@ def test_traces_lie_where_tensorboard_looks(tmp_path):
     assert (plane.name, [m.name for m in plane.event_metadata.values()]) == ("/host:CPU", ["a block"])
     with pytest.raises(xc.XlaRuntimeError, match="XSpace"):
         session.export(b"\xff", str(tmp_path))
+
+
+def test_parameters_keep_their_names_in_a_proto():
+    builder, shape = xc.XlaBuilder("kept_names"), xc.Shape("f32[2]")
+    ops.Add(ops.Parameter(builder, 0, shape, "x"), ops.Parameter(builder, 1, shape))
+    computation = builder.build()
+    again = xc.XlaComputation(computation.as_serialized_hlo_module_proto())
+    for _ in range(2):
+        assert repr(again.program_shape()) == "(x: f32[2], parameter: f32[2]) -> f32[2]"
+        again = xc.XlaComputation(again.as_serialized_hlo_module_proto())
+    # A module numbers them.
+    of_module = xc.XlaComputation(computation.as_hlo_module().as_serialized_hlo_module_proto())
+    assert repr(of_module.program_shape()) == "(p0: f32[2], p1: f32[2]) -> f32[2]"
+
+
+def test_settings_that_mean_nothing_are_refused(client):
+    with pytest.raises(TypeError, match="enabled is True or False, not a int"):
+        xc.Traceback.enabled = 3
+    options = xc.CompileOptions()
+    options.num_replicas = -1
+    with pytest.raises(xc.XlaRuntimeError, match="INVALID_ARGUMENT: -1 replicas"):
+        client.compile(built(), options)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 
 from xlakit.builder import XlaBuilder as OurBuilder, XlaComputation as OurComputation
@@ -19,7 +20,7 @@ from xlakit.compat.xla_client.shapes import ProgramShape, Shape
 from xlakit.compat.xla_client.sharding import OpSharding
 from xlakit.compat.xla_client.text.layouts import inferred_shape, with_inferred_layouts
 from xlakit.compat.xla_client.text.numbering import BUILDER_NAMES, base_name, number_of, numbered_module, unnamed
-from xlakit.errors import ArgumentError, ShapeError, XlakitError
+from xlakit.errors import ArgumentError, FormatError, ShapeError, XlakitError
 from xlakit.ir.attributes import OpMetadata as OurMetadata
 from xlakit.ir.instruction import HloModule as OurModule
 from xlakit.ops.data import Parameter
@@ -99,15 +100,25 @@ class XlaComputation:
     def program_shape(self) -> ProgramShape:
         """The shapes of parameters and result."""
         shape = self.wrapped.program_shape
+        return ProgramShape.of(replace(shape, parameter_names=self._parameter_names()))
+
+    def _parameter_names(self) -> tuple[str, ...]:
+        from xlakit.formats.hlo_proto import schema
+
+        shape = self.wrapped.program_shape
         names = tuple(base_name(name) for name in shape.parameter_names)
+        if self._serialized:
+            with suppress(FormatError):  # a message around that of the module
+                names = tuple(schema.parse("HloModuleProto", self._serialized).host_program_shape.parameter_names)
         # Those of a module have the names that XLA writes into its proto.
-        names = names or tuple(f"p{n}" for n in range(len(shape.parameters)))
-        return ProgramShape.of(replace(shape, parameter_names=names))
+        return names if len(names) == len(shape.parameters) else tuple(f"p{n}" for n in range(len(shape.parameters)))
 
     @with_status
     def as_serialized_hlo_module_proto(self) -> bytes:
         """A serialized HloModuleProto."""
-        return self.wrapped.to_proto()
+        from xlakit.formats.hlo_proto import write_module
+
+        return write_module(self.wrapped, parameter_names=self._parameter_names())
 
     def as_hlo_text(self, print_large_constants: bool = False) -> str:
         """HLO text in its short form; constants of more than ten elements are ``{...}`` unless they are asked for."""

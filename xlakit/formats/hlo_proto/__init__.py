@@ -6,6 +6,7 @@ Source: ``hlo.proto`` and ``xla_data.proto`` of OpenXLA.
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import Any
 
 from google.protobuf.message import Error as ProtobufError
@@ -104,9 +105,14 @@ def _snapshot_of(message: Any) -> Snapshot | None:
     return Snapshot(arguments, result) if any(arguments) or result is not None else None
 
 
-def write_module(module: HloModule) -> bytes:
-    """A serialized HloModuleProto. Raises FormatError, UnsupportedError."""
+def write_module(module: HloModule, *, parameter_names: Sequence[str] = ()) -> bytes:
+    """A serialized HloModuleProto. Raises FormatError, UnsupportedError.
+
+    parameter_names: those of the host's program, one for each parameter; by default ``p0``, ``p1`` and so on.
+    """
     message = module_to_message(module)
+    if parameter_names:
+        message.host_program_shape.parameter_names[:] = parameter_names
     try:
         return message.SerializeToString(deterministic=True)
     except (ValueError, ProtobufError) as error:

@@ -241,6 +241,12 @@ def conj(x: _Op) -> _Op:
 def complex(lhs: _Op, rhs: _Op, broadcast_dimensions: Any) -> _Op:
     """Complex numbers of their real and imaginary parts, which are f32 or f64."""
     _check_parts(lhs)
+    kinds = [part.shape.element_type for part in (lhs, rhs)]
+    if kinds[0] is not kinds[1] and all(kind.is_floating for kind in kinds):
+        raise UnsupportedError(
+            f"the parts of a complex number are both f32 or both f64, not {kinds[0].hlo_name} and {kinds[1].hlo_name}",
+            hint="convert one of the operands",
+        )
     return binary.complex(lhs, rhs, broadcast_dimensions)
 
 

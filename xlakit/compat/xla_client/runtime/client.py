@@ -211,6 +211,10 @@ class Client:
         self, given: OurModule, options: CompileOptions, callbacks: Sequence[HostCallback] = ()
     ) -> LoadedExecutable:
         """Compile a program whose entry layout has the layouts of its arguments and results."""
+        if min(options.num_replicas, options.num_partitions) < 0:
+            raise ArgumentError(
+                f"{options.num_replicas} replicas of {options.num_partitions} partitions", hint="give 1 or more"
+            )
         if options.executable_build_options.use_spmd_partitioning and options.num_partitions > 1:
             given = _with_whole_results(given, options)
             module = given.replace(num_partitions=options.num_partitions)

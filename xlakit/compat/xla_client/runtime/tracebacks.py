@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from types import CodeType, FrameType, FunctionType, TracebackType
 from typing import Any, ClassVar
 
-from xlakit.compat.xla_client.binding import bound
+from xlakit.compat.xla_client.binding import bound, incompatible
 from xlakit.compat.xla_client.errors import XlaRuntimeError
 
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
@@ -48,7 +48,16 @@ class Frame:
         return f"{self.function_name};{self.file_name}:{self.line_num}"
 
 
-class Traceback:
+class _TracebackType(type):
+    """The class of Traceback, whose attribute ``enabled`` is True or False."""
+
+    def __setattr__(cls, name: str, value: object) -> None:
+        if name == "enabled" and not isinstance(value, bool):
+            raise incompatible("enabled", f"enabled is True or False, not a {type(value).__name__}")
+        super().__setattr__(name, value)
+
+
+class Traceback(metaclass=_TracebackType):
     """The Python stack of a thread, the innermost frame first, without frames of this package."""
 
     __slots__ = ("_codes", "_offsets")
