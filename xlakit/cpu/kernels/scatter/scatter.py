@@ -56,9 +56,9 @@ def scatter_kernel(module: Module, instruction: Instruction) -> Kernel:
     if not plan.count * plan.window_elements:
         return Kernel((), in_place)
     if plan.sharing is not Sharing.PARTS:
-        return Kernel((_Writer(module, plan).emit_updates(),), in_place)
-    writer = _Writer(module, plan)
-    return Kernel((writer.emit_parts(), writer.emit_total()), in_place, plan.tasks * writer.part_bytes)
+        return Kernel((_emit_updates(module, plan),), in_place)
+    phases = _emit_parts(module, plan), _emit_total(module, plan)
+    return Kernel(phases, in_place, plan.tasks * _part_bytes(plan))
 
 
 def check_plan(plan: ScatterPlan) -> None:
@@ -78,72 +78,115 @@ def check_plan(plan: ScatterPlan) -> None:
     )
 
 
+# -- phases: their table has operands, indices, updates, results, and scratch ----------------------
+
+
+def _emit_updates(module: Module, plan: ScatterPlan) -> Phase:
+    """The phase that applies updates to the results."""
+    count = len(plan.kinds)
+    with task_function(module, "scatter", 3 * count + 1) as (fn, emitter, begin, end):
+        if not plan.window and plan.cost > _CODE_NANOSECONDS.value:
+            fn.effort = Effort.CODE
+        outer_bounds = window_bounds = None
+        if plan.window:
+            window_bounds = (fn.i64(0), fn.i64(plan.window[-1].extent))
+        if plan.sharing is Sharing.UPDATES:
+            outer_bounds = _share(plan, begin, end, plan.updates[0].extent)
+        elif plan.sharing is Sharing.WINDOW:
+            window_bounds = _share(plan, begin, end, plan.window[-1].extent)
+        tasks = (begin, end) if plan.sharing is Sharing.TARGETS else None
+        results = emitter.arrays[2 * count + 1 : 3 * count + 1]
+        _Writer(plan, emitter, results, plan.kinds, tasks).write(outer_bounds, window_bounds)
+    return Phase(fn.name, plan.tasks, plan.cost)
+
+
+def _emit_parts(module: Module, plan: ScatterPlan) -> Phase:
+    """The phase in which each task fills a private result with the identity, and applies its updates."""
+    kind = plan.part_kind
+    value = neutral(plan.computation, plan.kinds[0])
+    if value is None:
+        raise DeclinedError("a computation that changes every element has no private results")
+    with task_function(module, "scatter.parts", 5) as (fn, emitter, begin, end):
+        with fn.loop(begin, end) as task, emitter.scope():
+            part = fn.at(emitter.arrays[4], I8, task.index * _part_bytes(plan))
+            start = constant(fn, kind, value)
+            with fn.loop(0, plan.elements, independent=True) as loop:
+                store(fn, kind, start, part, loop.index)
+            share = _share(plan, task.index, task.index + 1, plan.updates[0].extent)
+            _Writer(plan, emitter, [part], [kind]).write(share, None)
+    return Phase(fn.name, plan.tasks, plan.cost)
+
+
+def _emit_total(module: Module, plan: ScatterPlan) -> Phase:
+    """The phase that combines the private results into the operand."""
+    kind = plan.part_kind
+    with task_function(module, "scatter.total", 5) as (fn, emitter, begin, end):
+        result, parts = emitter.arrays[3:]
+        blocks = max(1, plan.elements // 1024)
+        first, last = ((n * plan.elements).integer("udiv", blocks) for n in (begin, end))
+        with fn.loop(first, last, independent=True) as loop, emitter.scope():
+            total = [load(fn, plan.kinds[0], result, loop.index)]
+            for number in range(plan.tasks):
+                part = fn.at(parts, I8, number * _part_bytes(plan))
+                total = emitter.combined(plan.computation, total, [load(fn, kind, part, loop.index)])
+            store(fn, plan.kinds[0], total[0], result, loop.index)
+    return Phase(fn.name, blocks, plan.elements * plan.tasks * cost_model().cycles(_COMBINED_CYCLES))
+
+
+def _part_bytes(plan: ScatterPlan) -> int:
+    """The bytes of a private result."""
+    return -(-plan.elements * plan.part_kind.byte_width // _ALIGNMENT) * _ALIGNMENT
+
+
+def _share(plan: ScatterPlan, begin: Value, end: Value, extent: int) -> tuple[Value, Value]:
+    """The part of a loop that belongs to a range of tasks."""
+    return (begin * extent).integer("udiv", plan.tasks), (end * extent).integer("udiv", plan.tasks)
+
+
+# -- updates ---------------------------------------------------------------------------------------
+
+
 class _Writer:
-    """Writes the functions of one scatter. Their table has operands, indices, updates, results, and scratch."""
+    """Writes the code of a phase that applies updates to some arrays: the results, or a private result.
 
-    def __init__(self, module: Module, plan: ScatterPlan) -> None:
-        self.module = module
-        self.plan = plan
-        self.count = len(plan.kinds)
-        # The range of tasks, if each applies the updates that start at some of the positions; else None.
-        self._tasks: tuple[Value, Value] | None = None
-        self.arrays = 3 * self.count + 1 + (plan.sharing is Sharing.PARTS)
+    targets, kinds: the addresses of the arrays, and the types of their elements. tasks: the range of tasks, if each
+    applies the updates that start at some of the positions; else None.
+    """
 
-    @property
-    def part_bytes(self) -> int:
-        """The bytes of a private result."""
-        size = self.plan.elements * self.plan.part_kind.byte_width
-        return -(-size // _ALIGNMENT) * _ALIGNMENT
-
-    def emit_updates(self) -> Phase:
-        """The phase that applies updates to the results."""
-        plan = self.plan
-        with task_function(self.module, "scatter", self.arrays) as (fn, emitter, begin, end):
-            if not plan.window and plan.cost > _CODE_NANOSECONDS.value:
-                fn.effort = Effort.CODE
-            results = emitter.arrays[2 * self.count + 1 : 3 * self.count + 1]
-            outer_bounds = window_bounds = None
-            if plan.window:
-                window_bounds = (fn.i64(0), fn.i64(plan.window[-1].extent))
-            if plan.sharing is Sharing.UPDATES:
-                outer_bounds = self._share(begin, end, plan.updates[0].extent)
-            elif plan.sharing is Sharing.WINDOW:
-                window_bounds = self._share(begin, end, plan.window[-1].extent)
-            if plan.sharing is Sharing.TARGETS:
-                self._tasks = (begin, end)
-            self._updates(emitter, results, plan.kinds, outer_bounds, window_bounds)
-        return Phase(fn.name, plan.tasks, plan.cost)
-
-    def _share(self, begin: Value, end: Value, extent: int) -> tuple[Value, Value]:
-        """The part of a loop that belongs to a range of tasks."""
-        tasks = self.plan.tasks
-        return (begin * extent).integer("udiv", tasks), (end * extent).integer("udiv", tasks)
-
-    def _updates(
+    def __init__(
         self,
+        plan: ScatterPlan,
         emitter: Emitter,
         targets: Sequence[Value],
         kinds: Sequence[PrimitiveType],
-        outer_bounds: tuple[Value, Value] | None,
-        window_bounds: tuple[Value, Value] | None,
+        tasks: tuple[Value, Value] | None = None,
     ) -> None:
+        self.plan = plan
+        self.emitter = emitter
+        self.fn = emitter.fn
+        self.targets = targets
+        self.kinds = kinds
+        self._tasks = tasks
+        self.count = len(plan.kinds)
+
+    def write(self, outer_bounds: tuple[Value, Value] | None, window_bounds: tuple[Value, Value] | None) -> None:
         """Write the nested loops over updates, and inside of the innermost one the loops over the window.
 
         outer_bounds: of the outermost loop; None for all of it. window_bounds: of the window's innermost loop.
         """
-        fn, updates = emitter.fn, self.plan.updates
+        fn, updates = self.fn, self.plan.updates
 
         def nest(number: int, update: Value, index: Value, operand: Value) -> None:
             if number == len(updates):
-                self._window_at(emitter, targets, kinds, (update, index, operand), window_bounds)
+                self._window_at((update, index, operand), window_bounds)
                 return
             loop = updates[number]
             bounds = outer_bounds if outer_bounds is not None and number == 0 else (fn.i64(0), fn.i64(loop.extent))
 
             def strip(begin: Value, end: Value, _: Sequence[Value]) -> None:
-                if number == len(updates) - 1 and self._may_have_runs(kinds):
-                    begin = self._in_runs(emitter, targets, kinds, loop, (update, index, operand), (begin, end), nest)
-                with fn.loop(begin, end) as iteration, emitter.scope():
+                if number == len(updates) - 1 and self._may_have_runs():
+                    begin = self._in_runs(loop, (update, index, operand), (begin, end), nest)
+                with fn.loop(begin, end) as iteration, self.emitter.scope():
                     update_number = iteration.index
                     nest(
                         number + 1,
@@ -163,18 +206,15 @@ class _Writer:
         zero = fn.i64(0)
         nest(0, zero, zero, zero)
 
-    def _may_have_runs(self, kinds: Sequence[PrimitiveType]) -> bool:
+    def _may_have_runs(self) -> bool:
         """Whether consecutive updates may have one element, whose values are the same in registers and memory."""
         plan = self.plan
         if plan.window or not plan.components or plan.sharing is Sharing.UPDATES or plan.updates[-1].operand:
             return False
-        return all(k.bit_width >= 8 and not k.is_complex and register_type(k) is memory_type(k) for k in kinds)
+        return all(k.bit_width >= 8 and not k.is_complex and register_type(k) is memory_type(k) for k in self.kinds)
 
     def _in_runs(
         self,
-        emitter: Emitter,
-        targets: Sequence[Value],
-        kinds: Sequence[PrimitiveType],
         loop: UpdateLoop,
         offsets: tuple[Value, Value, Value],
         bounds: tuple[Value, Value],
@@ -187,12 +227,12 @@ class _Writer:
             3 3 3 3 3 3 3 3   one load, eight times the computation, one store
             3 3 3 4 4 4 4 4   one after the other, by ``single``
         """
-        fn = emitter.fn
+        fn = self.fn
         update, index, operand = offsets
         begin, end = bounds
 
         def one_by_one(first: Value, count: int) -> None:
-            with fn.loop(0, count) as iteration, emitter.scope():
+            with fn.loop(0, count) as iteration, self.emitter.scope():
                 update_number = first + iteration.index
                 single(
                     len(self.plan.updates),
@@ -205,75 +245,61 @@ class _Writer:
             update_of, index_of = update + first * loop.update, index + first * loop.index
 
             def at_once() -> None:
-                with emitter.scope():
-                    write = partial(self._run, emitter, targets, kinds, (update_of, loop.update))
-                    self._at_position(emitter, (index_of, operand), write)
+                with self.emitter.scope():
+                    write = partial(self._run, (update_of, loop.update))
+                    self._at_position((index_of, operand), write)
 
-            fn.if_else(self._same(emitter, loop, index_of, range(1, _RUN)), at_once, lambda: one_by_one(first, _RUN))
+            fn.if_else(self._same(loop, index_of, range(1, _RUN)), at_once, lambda: one_by_one(first, _RUN))
 
         def with_runs() -> None:
-            with fn.loop(0, _GROUPS) as iteration, emitter.scope():
+            with fn.loop(0, _GROUPS) as iteration, self.emitter.scope():
                 group(first + iteration.index * _RUN)
 
         def without() -> None:
             one_by_one(first, _GROUPS * _RUN)
 
         strips = (end - begin).integer("udiv", _GROUPS * _RUN)
-        with fn.loop(0, strips) as strip, emitter.scope():
+        with fn.loop(0, strips) as strip, self.emitter.scope():
             first = begin + strip.index * (_GROUPS * _RUN)
-            fn.if_else(self._same(emitter, loop, index + first * loop.index, [_RUN - 1]), with_runs, without)
+            fn.if_else(self._same(loop, index + first * loop.index, [_RUN - 1]), with_runs, without)
         return begin + strips * (_GROUPS * _RUN)
 
-    def _same(self, emitter: Emitter, loop: UpdateLoop, index: Value, numbers: Sequence[int]) -> Value:
+    def _same(self, loop: UpdateLoop, index: Value, numbers: Sequence[int]) -> Value:
         """Whether the index vectors with these numbers equal the one at ``index``."""
 
         def word(number: int, part: IndexPart) -> Value:
             offset = index + (number * loop.index + part.offset)
-            return as_real(load(emitter.fn, self.plan.index_kind, emitter.arrays[self.count], offset))
+            return as_real(load(self.fn, self.plan.index_kind, self.emitter.arrays[self.count], offset))
 
         equal = [word(0, part).eq(word(n, part)) for n in numbers for part in self.plan.components]
         return reduce(lambda a, b: a & b, equal)
 
-    def _run(
-        self,
-        emitter: Emitter,
-        targets: Sequence[Value],
-        kinds: Sequence[PrimitiveType],
-        updates: tuple[Value, int],
-        position: Value,
-    ) -> None:
+    def _run(self, updates: tuple[Value, int], position: Value) -> None:
         """Apply updates of one element in their order; ``updates`` are the offset of the first, and the stride."""
-        fn, (first, stride) = emitter.fn, updates
-        old = [as_real(load(fn, k, a, position)) for k, a in zip(kinds, targets, strict=True)]
-        with fn.loop(0, _RUN, carried=old) as iteration, emitter.scope():
-            new = self._new(emitter, first + iteration.index * stride)
-            iteration.next(*map(as_real, self._combined(emitter, kinds, iteration.carried, new)))
-        for kind, array, value in zip(kinds, targets, iteration.results, strict=True):
+        fn, (first, stride) = self.fn, updates
+        old = [as_real(load(fn, k, a, position)) for k, a in zip(self.kinds, self.targets, strict=True)]
+        with fn.loop(0, _RUN, carried=old) as iteration, self.emitter.scope():
+            new = self._new(first + iteration.index * stride)
+            iteration.next(*map(as_real, self._combined(iteration.carried, new)))
+        for kind, array, value in zip(self.kinds, self.targets, iteration.results, strict=True):
             store(fn, kind, value, array, position)
 
-    def _window_at(
-        self,
-        emitter: Emitter,
-        targets: Sequence[Value],
-        kinds: Sequence[PrimitiveType],
-        offsets: tuple[Value, Value, Value],
-        window_bounds: tuple[Value, Value] | None,
-    ) -> None:
+    def _window_at(self, offsets: tuple[Value, Value, Value], window_bounds: tuple[Value, Value] | None) -> None:
         """Apply one window, if it is inside; ``offsets`` are those of the update, of its index and of its operand."""
         update, index, operand = offsets
 
         def write(position: Value) -> None:
-            self._window(emitter, targets, kinds, self.plan.window, (position, update), window_bounds)
+            self._window(self.plan.window, (position, update), window_bounds)
 
-        self._at_position(emitter, (index, operand), write)
+        self._at_position((index, operand), write)
 
-    def _at_position(self, emitter: Emitter, offsets: tuple[Value, Value], write: Callable[[Value], None]) -> None:
+    def _at_position(self, offsets: tuple[Value, Value], write: Callable[[Value], None]) -> None:
         """Call ``write`` at an update's position, if it is inside; ``offsets`` are of its index and operand."""
-        fn, kind = emitter.fn, self.plan.index_kind
+        fn, kind = self.fn, self.plan.index_kind
         index, operand = offsets
         is_inside: Value | None = None
         for number, part in enumerate(self.plan.components):
-            start = as_real(load(fn, kind, emitter.arrays[self.count], index + part.offset))
+            start = as_real(load(fn, kind, self.emitter.arrays[self.count], index + part.offset))
             if start.type.bits < 64:
                 start = start.cast("sext" if kind.is_signed else "zext", I64)
             fits = start.compare("ule", part.limit)
@@ -290,88 +316,44 @@ class _Writer:
                 write(operand)
 
     def _window(
-        self,
-        emitter: Emitter,
-        targets: Sequence[Value],
-        kinds: Sequence[PrimitiveType],
-        loops: Sequence[WindowLoop],
-        offsets: tuple[Value, Value],
-        window_bounds: tuple[Value, Value] | None,
+        self, loops: Sequence[WindowLoop], offsets: tuple[Value, Value], window_bounds: tuple[Value, Value] | None
     ) -> None:
-        fn = emitter.fn
+        fn = self.fn
         if not loops:
-            self._element(emitter, targets, kinds, offsets)
+            self._element(offsets)
             return
         loop, *inner = loops
         begin, end = window_bounds if window_bounds is not None and not inner else (fn.i64(0), fn.i64(loop.extent))
-        with fn.loop(begin, end, independent=not inner) as iteration, emitter.scope():
+        with fn.loop(begin, end, independent=not inner) as iteration, self.emitter.scope():
             following = (offsets[0] + iteration.index * loop.operand, offsets[1] + iteration.index * loop.update)
-            self._window(emitter, targets, kinds, inner, following, window_bounds)
+            self._window(inner, following, window_bounds)
 
-    def _element(
-        self, emitter: Emitter, targets: Sequence[Value], kinds: Sequence[PrimitiveType], offsets: tuple[Value, Value]
-    ) -> None:
-        fn = emitter.fn
-        with emitter.scope():
-            old = [load(fn, k, a, offsets[0]) for k, a in zip(kinds, targets, strict=True)]
-            combined = self._combined(emitter, kinds, old, self._new(emitter, offsets[1]))
-            for kind, array, value in zip(kinds, targets, combined, strict=True):
+    def _element(self, offsets: tuple[Value, Value]) -> None:
+        fn = self.fn
+        with self.emitter.scope():
+            old = [load(fn, k, a, offsets[0]) for k, a in zip(self.kinds, self.targets, strict=True)]
+            combined = self._combined(old, self._new(offsets[1]))
+            for kind, array, value in zip(self.kinds, self.targets, combined, strict=True):
                 store(fn, kind, value, array, offsets[0])
 
-    def _new(self, emitter: Emitter, offset: Value) -> list[Scalar]:
-        updates = emitter.arrays[self.count + 1 : 2 * self.count + 1]
-        return [load(emitter.fn, k, a, offset) for k, a in zip(self.plan.kinds, updates, strict=True)]
+    def _new(self, offset: Value) -> list[Scalar]:
+        updates = self.emitter.arrays[self.count + 1 : 2 * self.count + 1]
+        return [load(self.fn, k, a, offset) for k, a in zip(self.plan.kinds, updates, strict=True)]
 
-    def _combined(
-        self, emitter: Emitter, kinds: Sequence[PrimitiveType], old: Sequence[Scalar], new: Sequence[Scalar]
-    ) -> list[Scalar]:
+    def _combined(self, old: Sequence[Scalar], new: Sequence[Scalar]) -> list[Scalar]:
         """The computation applied to elements of the results, which may have a wider type, and of the updates."""
-        fn, computation = emitter.fn, self.plan.computation
-        if tuple(kinds) != self.plan.kinds:
-            return emitter.combined(computation, list(old), list(new))
+        fn, computation = self.fn, self.plan.computation
+        if tuple(self.kinds) != self.plan.kinds:
+            return self.emitter.combined(computation, list(old), list(new))
         parameter_types = [p.shape.element_type for p in computation.parameters]
-        arguments_with_types = [*zip(kinds, old, strict=True), *zip(self.plan.kinds, new, strict=True)]
+        arguments_with_types = [*zip(self.kinds, old, strict=True), *zip(self.plan.kinds, new, strict=True)]
         arguments = [
             convert(fn, kind, parameter_type, value)
             for (kind, value), parameter_type in zip(arguments_with_types, parameter_types, strict=True)
         ]
-        results = emitter.called(computation, arguments)
+        results = self.emitter.called(computation, arguments)
         shape = computation.root.shape
         shapes = shape.tuple_shapes_or_self
-        return [convert(fn, s.element_type, kind, value) for s, kind, value in zip(shapes, kinds, results, strict=True)]
-
-    # -- private results ---------------------------------------------------------------------------
-
-    def _parts(self, emitter: Emitter) -> Value:
-        return emitter.arrays[3 * self.count + 1]
-
-    def emit_parts(self) -> Phase:
-        """The phase in which each task fills a private result with the identity, and applies its updates."""
-        plan, kind = self.plan, self.plan.part_kind
-        value = neutral(plan.computation, plan.kinds[0])
-        if value is None:
-            raise DeclinedError("a computation that changes every element has no private results")
-        with task_function(self.module, "scatter.parts", self.arrays) as (fn, emitter, begin, end):
-            with fn.loop(begin, end) as task, emitter.scope():
-                part = fn.at(self._parts(emitter), I8, task.index * self.part_bytes)
-                start = constant(fn, kind, value)
-                with fn.loop(0, plan.elements, independent=True) as loop:
-                    store(fn, kind, start, part, loop.index)
-                share = self._share(task.index, task.index + 1, plan.updates[0].extent)
-                self._updates(emitter, [part], [kind], share, None)
-        return Phase(fn.name, plan.tasks, plan.cost)
-
-    def emit_total(self) -> Phase:
-        """The phase that combines the private results into the operand."""
-        plan, kind = self.plan, self.plan.part_kind
-        with task_function(self.module, "scatter.total", self.arrays) as (fn, emitter, begin, end):
-            result = emitter.arrays[2 * self.count + 1]
-            blocks = max(1, plan.elements // 1024)
-            first, last = ((n * plan.elements).integer("udiv", blocks) for n in (begin, end))
-            with fn.loop(first, last, independent=True) as loop, emitter.scope():
-                total = [load(fn, plan.kinds[0], result, loop.index)]
-                for number in range(plan.tasks):
-                    part = fn.at(self._parts(emitter), I8, number * self.part_bytes)
-                    total = emitter.combined(plan.computation, total, [load(fn, kind, part, loop.index)])
-                store(fn, plan.kinds[0], total[0], result, loop.index)
-        return Phase(fn.name, blocks, plan.elements * plan.tasks * cost_model().cycles(_COMBINED_CYCLES))
+        return [
+            convert(fn, s.element_type, kind, value) for s, kind, value in zip(shapes, self.kinds, results, strict=True)
+        ]
