@@ -115,8 +115,9 @@ TABLES = {
 }
 
 
-def chebyshev_series(function: Function, size: int = 64) -> list[Any]:
+def chebyshev_series(function: Function) -> list[Any]:
     """The coefficients of T0, T1, ... of a function on [-1, 1], as many as F64 needs."""
+    size = 64
     angles = [mpmath.pi * (2 * i + 1) / (2 * size) for i in range(size)]
     values = [function(mpmath.cos(angle)) for angle in angles]
     found = [

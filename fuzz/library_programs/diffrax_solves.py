@@ -19,7 +19,7 @@ def _lotka(t, y, args):
     return jnp.stack([a * y[0] - y[0] * y[1], y[0] * y[1] - b * y[1]])
 
 
-def _solve(solver, key, adjoint=None, controller=None, steps=None, **more):
+def _solve(solver, key, controller=None, steps=None, **more):
     y0 = 1 + jax.random.uniform(key, (2,))
     return dfx.diffeqsolve(
         dfx.ODETerm(_lotka),
@@ -29,7 +29,7 @@ def _solve(solver, key, adjoint=None, controller=None, steps=None, **more):
         0.02,
         y0,
         args=(1.1, 0.9),
-        adjoint=adjoint or dfx.RecursiveCheckpointAdjoint(),
+        adjoint=dfx.RecursiveCheckpointAdjoint(),
         stepsize_controller=controller or dfx.ConstantStepSize(),
         max_steps=steps or 4096,
         **more,
@@ -70,7 +70,7 @@ def dense_output(key):
     return jax.vmap(solution.evaluate)(jnp.linspace(0, 2, 17))
 
 
-def _stiff(solver, key, x64=False):
+def _stiff(solver, key):
     def robertson(t, y, k):
         f0 = -k[0] * y[0] + k[2] * y[1] * y[2]
         f1 = k[0] * y[0] - k[1] * y[1] ** 2 - k[2] * y[1] * y[2]

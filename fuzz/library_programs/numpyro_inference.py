@@ -151,9 +151,9 @@ def hidden_markov_scan(key):
     return found["drift"], found["noise"]
 
 
-def _svi(guide, steps=300, optimizer=None):
+def _svi(guide, steps=300):
     def run(key):
-        svi = SVI(_regression, guide(_regression), optimizer or numpyro.optim.Adam(0.02), Trace_ELBO(num_particles=2))
+        svi = SVI(_regression, guide(_regression), numpyro.optim.Adam(0.02), Trace_ELBO(num_particles=2))
         result = svi.run(key, steps, *_data(key), progress_bar=False)
         return jax.tree.map(lambda v: v, result.params), result.losses[-50:].mean()
 

@@ -22,8 +22,8 @@ def _loss(network, x, y):
     return optax.l2_loss(h @ network["last"]["kernel"] + network["last"]["bias"], y).mean()
 
 
-def _train(optimizer, key, steps=10, network=None):
-    network = _network(key) if network is None else network
+def _train(optimizer, key):
+    network = _network(key)
     x = jax.random.normal(jax.random.fold_in(key, 7), (16, 6))
     y = x[:, :2] * 2
 
@@ -35,7 +35,7 @@ def _train(optimizer, key, steps=10, network=None):
 
     state = optimizer.init(network)
     values = []
-    for _ in range(steps):
+    for _ in range(10):
         network, state, value = step(network, state)
         values.append(value)
     return network, values

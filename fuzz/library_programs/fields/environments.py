@@ -85,7 +85,7 @@ def trajectories(key):
     return kept, jax.vmap(lambda key: buffer.sample(kept, key).experience)(jax.random.split(key, 3))
 
 
-def _play(name, key, steps=20, games=4):
+def _play(name, key, games=4):
     environment = jumanji.make(name)
     actions = environment.action_spec.num_values
 
@@ -99,7 +99,7 @@ def _play(name, key, steps=20, games=4):
             return (state, seen), (seen.reward, seen.step_type)
 
         for_start, for_steps = jax.random.split(key)
-        return jax.lax.scan(step, environment.reset(for_start), jax.random.split(for_steps, steps))
+        return jax.lax.scan(step, environment.reset(for_start), jax.random.split(for_steps, 20))
 
     return play(jax.random.split(key, games))
 

@@ -12,7 +12,7 @@ import rlax
 from fuzz.library_programs.registry import program
 
 
-def _game(name, length=40):
+def _game(name):
     """A game in which any legal move is made, for a batch of keys."""
     game = pgx.make(name)
 
@@ -22,7 +22,7 @@ def _game(name, length=40):
             after = game.step(state, action, key)
             return after, (after.rewards, after.terminated, action)
 
-        state, moves = jax.lax.scan(move, game.init(key), jax.random.split(key, length))
+        state, moves = jax.lax.scan(move, game.init(key), jax.random.split(key, 40))
         return state.observation, moves
 
     return jax.vmap(play)
@@ -39,7 +39,7 @@ def go(key):
     return _game("go_9x9")(jax.random.split(key, 2))
 
 
-def _episode(name, length=100):
+def _episode(name):
     environment, parameters = gymnax.make(name)
 
     def play(key):
@@ -53,7 +53,7 @@ def _episode(name, length=100):
             seen, state, reward, done, *_ = environment.step(for_step, state, action, parameters)
             return (key, state), (seen, reward, done)
 
-        return jax.lax.scan(step, (key, state), None, length=length)[1]
+        return jax.lax.scan(step, (key, state), None, length=100)[1]
 
     return jax.vmap(play)
 
