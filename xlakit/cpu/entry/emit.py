@@ -157,6 +157,7 @@ class EntryWriter:
         return self._fn.address(self._module.shared_data(f"constant_{buffer_slice.number}", data))
 
     def _table(self, values: Sequence[HloValue]) -> Value:
+        """The address of a table of the addresses of values, as kernels take it; valid until the next table."""
         fn = self._fn
         addresses = [self._address(value) for value in values]
         if self._inlines:

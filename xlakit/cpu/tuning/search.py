@@ -173,6 +173,7 @@ def knobs_to_try(names: set[str]) -> list[tuple[str, Sequence[float]]]:
 
 
 def _built(build: Callable[[Choice], Built], tried: Choice, found: Found) -> Built | None:
+    """The code with knobs set; None if there is none, which ``found`` notes where that is a fault."""
     try:
         return build(tried)
     except UnsupportedError:

@@ -87,14 +87,14 @@ class BinaryFunction(Protocol):
         ...
 
 
-def _function(made: type[Binary], name: str) -> BinaryFunction:
+def _function(op: type[Binary], name: str) -> BinaryFunction:
     def function(lhs: OperandLike, rhs: OperandLike, broadcast_dimensions: Sequence[int] = ()) -> XlaOp:
-        return emit_binary(made(), lhs, rhs, broadcast_dimensions)
+        return emit_binary(op(), lhs, rhs, broadcast_dimensions)
 
     function.__name__ = function.__qualname__ = name
-    function.__doc__ = f"""{(made.__doc__ or "").rstrip(".")}, for every pair of elements.
+    function.__doc__ = f"""{(op.__doc__ or "").rstrip(".")}, for every pair of elements.
 
-    lhs, rhs: arrays of one {made.takes.words} element type; a number takes the type of the other operand.
+    lhs, rhs: arrays of one {op.takes.words} element type; a number takes the type of the other operand.
     broadcast_dimensions: for operands of different ranks, which dimension of the higher-rank one each dimension of
         the other matches.
 

@@ -333,6 +333,7 @@ class _Writer:
             self._transposed_rows(arrays, lanes)
 
     def _add_totals(self, segment: Value, first: Value, lanes: Value) -> None:
+        """Add the totals of all segments before ``segment`` to the accumulators; ``first``: the first sequence."""
         fn, plan = self.fn, self.plan
         with fn.loop(0, segment) as before:
             totals = self._total_parts(before.index * (plan.outer * plan.inner) + first)
