@@ -127,7 +127,7 @@ class CostCounter:
             cost.add(body, iterations)
             cost.add(condition, iterations + 1)
         elif isinstance(op, Conditional):
-            cost.add(_most_expensive(costs))
+            cost.add(_maximum(costs))
         elif isinstance(op, Scan):
             cost.add(costs[0], _applications(instruction))
         elif isinstance(op, (Call, Async)):
@@ -139,7 +139,7 @@ class CostCounter:
                 cost.add(Cost(inner.flops, inner.transcendentals), _applications(instruction))
 
 
-def _most_expensive(costs: Sequence[Cost]) -> Cost:
+def _maximum(costs: Sequence[Cost]) -> Cost:
     """The maximum over the branches of each number."""
     return Cost(
         max(c.flops for c in costs), max(c.transcendentals for c in costs), max(c.bytes_accessed for c in costs)

@@ -56,7 +56,7 @@ class Emitter(ComputationBuilder):
         self.context = context
         self.channels = channels
         self._numbers: dict[tuple[int, ...], Instruction] = {}
-        # Instructions with effects that the partitioner has added, which are dropped if unused.
+        # Collectives that the partitioner has added, which are dropped if unused.
         self._own: set[Instruction] = set()
         # The control predecessors of the instructions that are emitted now.
         self.predecessors: tuple[Instruction, ...] = ()
