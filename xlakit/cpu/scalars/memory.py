@@ -108,6 +108,24 @@ def load(fn: Function, kind: PrimitiveType, array: Value, index: Value, lanes: i
     return from_stored(fn, kind, fn.load(vector(type, lanes), fn.at(array, type, index)))
 
 
+def load_every(
+    fn: Function, kind: PrimitiveType, first: tuple[Value, Value], stride: int, lanes: int, *, ends: bool
+) -> Value:
+    """``lanes`` real elements, each ``stride`` after the one before: those wanted of vectors of neighbors.
+
+    first: the array, and the index of the first element. ends: whether the array may end behind the last one.
+    """
+    type, half, gap = memory_type(kind), lanes // 2, stride - 1
+    low = fn.at(first[0], type, first[1])
+    if not ends:
+        every = fn.load(vector(type, lanes * stride), low)
+        return from_stored(fn, kind, fn.shuffle(every, every, range(0, lanes * stride, stride)))
+    # The second vector ends with the last element.
+    span = half * stride
+    pair = fn.load(vector(type, span), low), fn.load(vector(type, span), fn.at(low, type, span - gap))
+    return from_stored(fn, kind, fn.shuffle(*pair, [n * stride + (gap if n >= half else 0) for n in range(lanes)]))
+
+
 def store(
     fn: Function, kind: PrimitiveType, scalar: Scalar, array: Value, index: Value, *, is_rounded: bool = False
 ) -> None:

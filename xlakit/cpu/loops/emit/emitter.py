@@ -36,7 +36,7 @@ from xlakit.cpu.loops.ir.space import Group, Space, merged
 from xlakit.cpu.loops.ir.tracer import Tracer
 from xlakit.cpu.scalars import Scalar, apply, constant, load, register_type, select
 from xlakit.cpu.scalars.convert import join_bits, split_bits
-from xlakit.cpu.scalars.memory import as_real, element_type, from_parts, parts, rounded
+from xlakit.cpu.scalars.memory import as_real, element_type, from_parts, load_every, parts, rounded
 from xlakit.cpu.scalars.real import BINARY
 from xlakit.data.primitive import PrimitiveType
 from xlakit.errors import InternalError
@@ -179,8 +179,8 @@ class Emitter:
         """The address of an element, as a base pointer and a number of elements."""
         found = self._find((array, offset))
         if found is not None:
-            base, variable = found
-            return base, self.variable(variable)
+            base, variable, factor = found
+            return base, self.variable(variable) * factor
         return self.arrays[array], self.index(offset)
 
     def write_address(self, array: int, offset: Affine) -> tuple[Value, Value]:
@@ -189,10 +189,10 @@ class Emitter:
         return self.address(array, offset) if target is None else (target.buffer, self.index(offset) - target.first)
 
     def anchor(self, array: int, kind: PrimitiveType, offset: Affine, group: Group) -> None:
-        """Compute, before a loop that counts elements, the part of an element's address that is the same in it."""
+        """Compute, before a loop over a group, the part of an element's address that is the same in all iterations."""
         rest = Affine(tuple(term for term in offset.terms if term[0] not in group.variables), offset.constant)
         base = self.fn.at(self.arrays[array], element_type(kind), self.index(rest))
-        self.bind((array, offset), (base, group.variables[-1]))
+        self.bind((array, offset), (base, group.variables[-1], offset.factor_of(group.variables[-1])))
 
     def _atom(self, atom: Variable | Opaque) -> Value:
         return as_real(self.value(atom.node)) if isinstance(atom, Opaque) else self.variable(atom)
@@ -212,11 +212,7 @@ class Emitter:
         """Emit the code of a node that has no value yet where code is being emitted."""
         fn = self.fn
         if isinstance(node, Load):
-            width = self._iterations.width_of(node)
-            array, index = (
-                self._clamped_address(node, width) if self._uses_selects else self.address(node.array, node.offset)
-            )
-            return load(fn, node.kind, array, index, width)
+            return self._load(node)
         if isinstance(node, Apply):
             fused = _fused(node)
             if fused is not None:
@@ -248,6 +244,14 @@ class Emitter:
                 raise InternalError(f"{node.key} is not given")
             return found
         raise InternalError(f"no code is made for {type(node).__name__}")
+
+    def _load(self, node: Load) -> Scalar:
+        width, stride = self._iterations.width_of(node), self._iterations.stride_of(node)
+        place = self._clamped_address(node, width) if self._uses_selects else self.address(node.array, node.offset)
+        if stride == 1:
+            return load(self.fn, node.kind, *place, width)
+        ends = node.count is None or node.offset.bounds[1] + stride > node.count
+        return load_every(self.fn, node.kind, place, stride, width, ends=ends)
 
     def _clamped(self, node: ClampedIndex) -> Value:
         fn, kind = self.fn, node.source.kind

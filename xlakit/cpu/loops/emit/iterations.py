@@ -16,7 +16,7 @@ from typing import Protocol
 
 from xlakit.cpu.llvm import Function, Value
 from xlakit.cpu.loops.ir.index import Node, Variable
-from xlakit.cpu.loops.ir.nodes import Apply, Position
+from xlakit.cpu.loops.ir.nodes import Apply, Load, Position
 from xlakit.cpu.scalars import Scalar
 from xlakit.cpu.scalars.memory import parts
 from xlakit.errors import InternalError
@@ -51,6 +51,10 @@ class Iterations(Protocol):
         """The number of elements of a node's value: ``width`` if it differs between the iterations, else 1."""
         ...
 
+    def stride_of(self, node: Load) -> int:
+        """The distance, in memory, between the elements that a load reads for neighboring iterations."""
+        ...
+
     def everywhere(self, values: Values, node: Node) -> Scalar:
         """The value of a node for each of the iterations, although it may be the same in all of them."""
         ...
@@ -75,6 +79,10 @@ class OneIteration:
     stored = 0
 
     def width_of(self, node: Node) -> int:
+        """1."""
+        return 1
+
+    def stride_of(self, node: Load) -> int:
         """1."""
         return 1
 
@@ -105,6 +113,10 @@ class VectorIterations:
     def width_of(self, node: Node) -> int:
         """``width`` if the node depends on the variable, else 1."""
         return self.width if self.variable in node.variables else 1
+
+    def stride_of(self, node: Load) -> int:
+        """The distance between the elements of neighboring lanes; 1 if the load does not depend on the variable."""
+        return node.offset.factor_of(self.variable) if self.variable in node.variables else 1
 
     def everywhere(self, values: Values, node: Node) -> Scalar:
         """A vector: the value itself, or the scalar spread to all lanes."""

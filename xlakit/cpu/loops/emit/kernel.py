@@ -18,7 +18,7 @@ from xlakit.cpu.llvm import I64, PTR, VOID, Function, Module, Value
 from xlakit.cpu.llvm.promises import NO_INLINE
 from xlakit.cpu.loops.emit.emitter import INTERLEAVED, Emitter
 from xlakit.cpu.loops.emit.gather_prefetch import strips
-from xlakit.cpu.loops.emit.lanes import write_iterations
+from xlakit.cpu.loops.emit.lanes import picks, write_iterations
 from xlakit.cpu.loops.emit.levels import Level, Output
 from xlakit.cpu.loops.emit.non_temporal import fence, non_temporal
 from xlakit.cpu.loops.ir.cost import element_cost
@@ -191,7 +191,8 @@ def write_all_iterations(emitter: Emitter, level: Level, nodes: Sequence[Node], 
         store_all(emitter, outputs)
         return running
 
-    write_iterations(emitter, level, nodes, outputs, emitter.lanes * side_by_side(hints_for(nodes)), iteration)
+    several = 4 if picks(level.group, nodes) else side_by_side(hints_for(nodes))
+    write_iterations(emitter, level, nodes, outputs, emitter.lanes * several, iteration)
 
 
 @contextmanager

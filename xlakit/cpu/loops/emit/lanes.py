@@ -53,6 +53,9 @@ _ALONE_OF_INTEGERS = (Power,)
 _DIVISIONS = (Divide, Remainder)
 # Fewer iterations than this do not pay for a vector of their own at the end of a loop.
 LEAST_LANES = 4
+# Strides of elements that are picked from vectors. LLVM picks them, too, but where the loop's first iteration is that
+# of a task, it cannot tell that addresses do not overflow, and loads one element after the other.
+_STRIDES = (2, 4)
 _ALONE_OF_COMPLEX = (BitcastConvert, StochasticConvert)
 
 
@@ -69,6 +72,9 @@ def lanes_of(group: Group, nodes: Sequence[Node], outputs: Sequence[Output], red
     if any(isinstance(n, Reduction) and lane not in n.variables for n in all_nodes):
         return 1
     if not all(_fits(n, group) for n in varying):
+        return 1
+    if picks(group, varying) and any(isinstance(n, Guarded) for n in all_nodes):
+        # The address of a load that is not selected is clamped for vectors of neighbors.
         return 1
     if not all(_is_along(o.offset, group) for o in outputs) or not all(_reduces_by_lanes(f) for f in reducers):
         return 1
@@ -88,10 +94,15 @@ def lanes_of(group: Group, nodes: Sequence[Node], outputs: Sequence[Output], red
     return lanes if lanes <= group.extent else 1
 
 
+def picks(group: Group, nodes: Iterable[Node]) -> bool:
+    """Whether vectors of a loop that has them pick elements from neighbors."""
+    return any(isinstance(n, Load) and n.offset.factor_of(group.variables[-1]) > 1 for n in walk(nodes))
+
+
 def _fits(node: Node, group: Group) -> bool:
     """Whether a node that differs between iterations can be computed in vectors."""
     if isinstance(node, Load):
-        return _is_along(node.offset, group)
+        return _is_along(node.offset, group) or _is_picked(node, group)
     if isinstance(node, Position):
         return _is_regular(node.index, group)
     if isinstance(node, Apply):
@@ -128,6 +139,12 @@ def _are_fixed(bounds: Sequence[Bound], group: Group) -> bool:
 def _is_along(offset: Affine, group: Group) -> bool:
     """Whether the elements of consecutive iterations of a loop are adjacent in memory."""
     return offset.factor_of(group.variables[-1]) == 1 and _is_regular(offset, group)
+
+
+def _is_picked(node: Load, group: Group) -> bool:
+    """Whether consecutive iterations of a loop read elements that are one of few neighbors each."""
+    is_near = node.offset.factor_of(group.variables[-1]) in _STRIDES
+    return is_near and not node.kind.is_complex and _is_regular(node.offset, group)
 
 
 def _is_regular(index: Affine, group: Group) -> bool:
