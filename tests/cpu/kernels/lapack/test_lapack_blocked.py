@@ -1,4 +1,4 @@
-"""LU and QR of large matrices, which threads share; small knobs have small matrices take their way."""
+"""LU, QR and eigenvalues of large matrices, which threads share; small knobs have small matrices take their way."""
 
 from dataclasses import replace
 
@@ -9,11 +9,16 @@ from evaluating import build, shape_of
 
 import xlakit as xla
 from xlakit import lib, machine
-from xlakit.cpu.kernels.linalg import lapack  # it has the knobs
+from xlakit.cpu.kernels.linalg import lapack, lapack_eigen  # they have the knobs
 from xlakit.options import compiling
 
 assert lapack
-SMALL = {"lapack_blocked.block": 8, "lapack_blocked.strip": 24, "lapack_blocked.least_blocked": 24}
+SMALL = {
+    "lapack_blocked.block": 8,
+    "lapack_blocked.strip": 24,
+    "lapack_blocked.least_blocked": 24,
+    "lapack_eigen.strip": 24,
+}
 
 
 @pytest.fixture(autouse=True)
@@ -77,3 +82,68 @@ def test_elements_that_are_no_numbers():
     a[30, 3] = np.nan
     for result in compiled(everything, a)(a)[3:]:
         assert np.isnan(result).any()
+
+
+def hermitian(prefix, *sizes):
+    a = normal(prefix, *sizes)
+    return ((a + a.conj().swapaxes(-1, -2)) / 2).astype(a.dtype)
+
+
+def eigen(a, lower=True, blocked=True):
+    """Vectors and values of a triangle; of other elements than that triangle's nothing may depend."""
+    given = np.where(
+        np.tril(np.ones(a.shape, bool)) if lower else np.triu(np.ones(a.shape, bool)), a, a.dtype.type(7e30)
+    )
+    program = compiled(lambda x: list(lib.eigh(x, lower)), given, blocked)
+    with xla.threads(1):
+        results = [np.asarray(result) for result in program(given)]
+    with xla.threads(4):
+        for one, other in zip(program(given), results, strict=True):
+            np.testing.assert_array_equal(one, other)
+    return results
+
+
+@pytest.mark.parametrize("lower", [True, False])
+@pytest.mark.parametrize(("prefix", "size"), [("s", 24), ("d", 49), ("c", 50), ("z", 72), ("d", 100)])
+def test_eigenvectors_of_strips(prefix, size, lower):
+    a = hermitian(prefix, size, size)
+    vectors, values = eigen(a, lower)
+    bound = 10 * size * epsilon(prefix)
+    np.testing.assert_allclose(a @ vectors, vectors * values, rtol=0, atol=bound)
+    np.testing.assert_allclose(vectors.conj().T @ vectors, np.eye(size), rtol=0, atol=bound)
+    assert (np.diff(values) >= 0).all()
+    np.testing.assert_array_equal(values, eigen(a, lower, blocked=False)[1])
+
+
+def test_strips_of_eigenvectors_are_tasks(monkeypatch):
+    widths = []
+    emit = lapack_eigen.BlockedEigh._emit_strips
+    monkeypatch.setattr(lapack_eigen.BlockedEigh, "_emit_strips", lambda self, m: widths.append(1) or emit(self, m))
+    eigen(hermitian("d", 60, 60) + np.eye(60))
+    assert widths
+
+
+@pytest.mark.parametrize("prefix", ["s", "z"])
+@pytest.mark.parametrize("power", [-1, 1])
+def test_eigenvalues_of_numbers_near_the_bounds(prefix, power):
+    # syevd scales such matrices, or the squares of their numbers overflow.
+    info = np.finfo(np.dtype(prefix.replace("s", "f4").replace("z", "c16")))
+    a = hermitian(prefix, 40, 40)
+    scale = info.dtype.type(float(info.max if power > 0 else info.tiny) ** 0.9)
+    vectors, values = eigen(a * scale)
+    expected = eigen(a)[1]
+    np.testing.assert_allclose(values / scale, expected, atol=400 * info.eps)
+    np.testing.assert_allclose(vectors.conj().T @ vectors, np.eye(40), rtol=0, atol=400 * info.eps)
+
+
+def test_eigenvectors_of_few_matrices():
+    few = hermitian("d", 1, 30, 30)
+    vectors, values = compiled(lambda x: list(lib.eigh(x)), few)(few)
+    np.testing.assert_allclose(few @ vectors, vectors * values[:, None], rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("value", [0.0, np.nan, np.inf])
+def test_eigenvalues_of_no_numbers_and_of_zeros(value):
+    a = np.full((40, 40), value)
+    for one, other in zip(eigen(a), eigen(a, blocked=False), strict=True):
+        np.testing.assert_array_equal(one, other)

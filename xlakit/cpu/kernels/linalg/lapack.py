@@ -185,9 +185,26 @@ class _Kernel:
             if work.copy_of is not None:
                 source = self._operands[work.copy_of]
                 fn.copy(self._works[work.name], source, _bytes(self._problem.operands[work.copy_of]))
-        if self._method is not None:
-            self._method.factor(self._operands, self._results, self._works, self._counts.get("work", 0))
-            return
+        if self._method is None:
+            self._library()
+        else:
+            self._blocks(self._method)
+
+    def _blocks(self, method: BlockedMethod) -> None:
+        """Factor block by block, or on a condition only."""
+
+        def factor() -> None:
+            method.factor(self._operands, self._results, self._works, self._counts)
+
+        condition = method.condition(self._results)
+        if condition is None:
+            factor()
+        else:
+            self._fn.if_else(condition, factor, self._library)
+
+    def _library(self) -> None:
+        """Call the routine."""
+        fn, call = self._fn, self._call
         has_lengths = call.routine[1:] not in _WITHOUT_LENGTHS
         letters = sum(isinstance(a, Letter) for a in call.arguments) if has_lengths else 0
         symbol = blas.declare(fn.module, call.routine, len(call.arguments), letters)

@@ -15,6 +15,7 @@ import struct
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+from xlakit.cpu.kernels.linalg.lapack_eigen import BlockedEigh
 from xlakit.cpu.kernels.linalg.lapack_routines import Problem
 from xlakit.cpu.kernels.shared import blas
 from xlakit.cpu.kernels.shared.scratch import acquire, release
@@ -66,10 +67,14 @@ class _Blocked:
         self._arguments = blas.Arguments(fn)
 
     def factor(
-        self, operands: Sequence[Value], results: Sequence[Value], works: Mapping[str, Value], size: int
+        self, operands: Sequence[Value], results: Sequence[Value], works: Mapping[str, Value], counts: Mapping[str, int]
     ) -> None:
-        """Write the code for one matrix; ``size`` is the number of elements of the workspace ``work``."""
+        """Write the code for one matrix; ``counts`` are the numbers of elements of the workspaces."""
         raise NotImplementedError
+
+    def condition(self, results: Sequence[Value]) -> Value | None:
+        """Whether the routine itself is not to be called instead; None if it never is."""
+        return None
 
     # -- parts of a block ---------------------------------------------------------------------------
 
@@ -146,7 +151,7 @@ class BlockedLu(_Blocked):
         self._exchanges = self._emit_exchanges(fn.module)
 
     def factor(
-        self, operands: Sequence[Value], results: Sequence[Value], works: Mapping[str, Value], size: int
+        self, operands: Sequence[Value], results: Sequence[Value], works: Mapping[str, Value], counts: Mapping[str, int]
     ) -> None:
         """Factor the blocks one after the other; info is the number of the first zero pivot."""
         fn, arguments = self._fn, self._arguments
@@ -252,7 +257,7 @@ class BlockedQr(_Reflections):
         super().__init__(fn, problem, min(problem.sizes()))
 
     def factor(
-        self, operands: Sequence[Value], results: Sequence[Value], works: Mapping[str, Value], size: int
+        self, operands: Sequence[Value], results: Sequence[Value], works: Mapping[str, Value], counts: Mapping[str, int]
     ) -> None:
         """Factor the blocks one after the other."""
         fn, arguments = self._fn, self._arguments
@@ -262,7 +267,9 @@ class BlockedQr(_Reflections):
         with fn.loop(0, self._blocks(), hints=NO_UNROLL) as loop:
             row = loop.index * _BLOCK.value
             block, factor = self._block(matrix, row, self._count(fn, row)), self._element(fn, factors, row)
-            self._routine(fn, "geqrf", [*block, factor, works["work"], arguments.integer(size), works["info"]])
+            self._routine(
+                fn, "geqrf", [*block, factor, works["work"], arguments.integer(counts["work"]), works["info"]]
+            )
             self._apply(matrix, factors, triangle, row)
         release(fn, triangle)
 
@@ -277,7 +284,7 @@ class BlockedQ(_Reflections):
         super().__init__(fn, problem, problem.length(1))
 
     def factor(
-        self, operands: Sequence[Value], results: Sequence[Value], works: Mapping[str, Value], size: int
+        self, operands: Sequence[Value], results: Sequence[Value], works: Mapping[str, Value], counts: Mapping[str, int]
     ) -> None:
         """Compute the blocks from the last to the first; columns without reflections begin as unit vectors."""
         fn, arguments = self._fn, self._arguments
@@ -301,7 +308,7 @@ class BlockedQ(_Reflections):
                 *array,
                 factor,
                 works["work"],
-                arguments.integer(size),
+                arguments.integer(counts["work"]),
                 works["info"],
             ]
             self._routine(fn, "ungqr" if self._problem.is_complex else "orgqr", routine_arguments)
@@ -310,10 +317,17 @@ class BlockedQ(_Reflections):
         release(fn, triangle)
 
 
-_METHODS = {"getrf": BlockedLu, "geqrf": BlockedQr, "orgqr": BlockedQ, "ungqr": BlockedQ}
+_METHODS = {
+    "getrf": BlockedLu,
+    "geqrf": BlockedQr,
+    "orgqr": BlockedQ,
+    "ungqr": BlockedQ,
+    "syevd": BlockedEigh,
+    "heevd": BlockedEigh,
+}
 
 
-BlockedMethod = BlockedLu | BlockedQr | BlockedQ
+BlockedMethod = BlockedLu | BlockedQr | BlockedQ | BlockedEigh
 
 
 def blocked(fn: Function, problem: Problem, routine: str) -> BlockedMethod:
@@ -324,6 +338,8 @@ def blocked(fn: Function, problem: Problem, routine: str) -> BlockedMethod:
 def is_blocked(problem: Problem, routine: str) -> bool:
     """Whether a routine has a blocked method that pays off for a matrix of this size."""
     if routine not in _METHODS:
+        return False
+    if routine in ("syevd", "heevd") and problem.letter("mode", "NV").text == "N":
         return False
     steps = problem.length(1) if routine in ("orgqr", "ungqr") else min(problem.sizes())
     return steps >= LEAST_BLOCKED.value
