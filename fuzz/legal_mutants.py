@@ -114,8 +114,9 @@ def _left_out(module: HloModule) -> str:
 
 
 def judge(text: str, seed: int, backend: str, options: Options | None = None) -> str:
-    """Describe the fault of a program, "" if there is none; called for the interpreter, and then for machine code and plain code.
+    """Describe the fault of a program, "" if there is none.
 
+    It is called for the interpreter, and then for machine code and plain code.
     seed: what its arguments are made from. options: of machine code, where they are not those in force.
 
     The process keeps what the interpreter gives. A program that it does not end in time is left out.

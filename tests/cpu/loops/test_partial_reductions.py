@@ -1,9 +1,14 @@
-"""A reduction to few results is cut into parts, which threads fold apart; see loops/nests/reduced.py."""
+"""Reductions that are cut into parts, which threads fold apart, and rows whose values do not fit on the stack.
+
+See loops/nests/reduced.py, columns.py and rows.py.
+"""
 
 import numpy as np
 import pytest
+from cpu.agreeing import agree, numbers
 
 import xlakit as xla
+import xlakit.cpu.loops.nests.columns
 import xlakit.cpu.loops.nests.rows
 from xlakit.options import compiling
 
@@ -117,3 +122,24 @@ def test_rows_that_jump_are_reduced_run_by_run(kind, sizes, over):
     assert ".parts" in executable.llvm_ir()
     for found, expected in zip(executable(x), xla.compile(module, backend="interpreter")(x), strict=True):
         np.testing.assert_array_equal(found.astype(np.float64), expected.astype(np.float64))
+
+
+@pytest.mark.parametrize(
+    ("sizes", "over"), [((3, 400, 20), [1]), ((2, 3, 100, 3, 20), [2, 3]), ((30, 5, 40, 20), [0, 2])]
+)
+@pytest.mark.parametrize("strip", [1, 1024])
+def test_columns_of_several_arrays_are_added_in_parts(sizes, over, strip):
+    x = numbers(np.float32, *sizes)
+    with compiling(knobs={"columns.strip_bytes": strip, "kernel.task_nanoseconds": 1.0}):
+        agree(lambda x: xla.reduce(x + x, np.float32(1), xla.add, over), x)
+
+
+def test_a_row_keeps_its_values_beside_the_stack():
+    def scaled(x):
+        rooted = xla.sqrt(x)
+        total = xla.reduce(rooted, np.float32(0), xla.add, [1])
+        return xla.sub(rooted, total, broadcast_dimensions=[0])
+
+    x = numbers(np.float32, 5, 200) ** 2
+    with compiling(knobs={"rows.stack_bytes": 0}):
+        agree(scaled, x)
