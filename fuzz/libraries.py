@@ -50,6 +50,7 @@ PACKAGES: Final = (
     "keras==3.15.1", "rlax==0.1.9", "mctx==0.0.71", "gymnax==1.0.1", "pgx==2.6.0", "dynamax==1.0.3", "evosax==0.3.2",
     "jraph==0.0.6.dev0", "e3nn-jax==0.21.0", "jaxlie==1.5.0", "s2fft==1.5.0", "orthax==0.2.11", "interpax==0.3.16",
     "flashbax==0.1.3", "jumanji==1.1.2", "pennylane==0.45.1", "dm-pix==0.4.5",
+    "exponax==0.2.0", "quax==0.4.6", "distreqx==0.0.3",
     # What xlakit needs, jax.export and the libraries' own tests (fuzz.library_tests).
     "llvmlite>=0.50", "protobuf>=5.26", "flatbuffers", "pytest", "scikit-learn", "networkx", "matplotlib", "beartype",
 )  # fmt: skip

@@ -77,6 +77,18 @@ LIBRARIES: Final = (
     Library("orthax", "orthax", "tests/test_*.py"),
     Library("quadax", "quadax", "tests/test_*.py"),
     Library("rlax", "rlax", "rlax/**/*_test.py"),
+    # Several devices, progress bars, and times.
+    Library("blackjax", "blackjax", "tests/**/test_*.py", ("multidevice", "progress_bar", "benchmarks")),
+    Library("brax", "brax", "brax/**/*_test.py"),
+    Library("distreqx", "distreqx", "tests/*.py"),
+    Library("dm_pix", "dm_pix", "dm_pix/**/*_test.py"),
+    Library("exponax", "exponax", "tests/test_*.py", ("test_viz",)),
+    Library("flashbax", "flashbax", "flashbax/**/*_test.py"),
+    Library("jax_md", "jax_md", "tests/*_test.py", ("uma", "tpu")),
+    Library("jumanji", "jumanji", "jumanji/**/*_test.py", ("training/",)),
+    Library("penzai", "penzai", "tests/**/*_test.py"),
+    Library("quax", "src/quax", "tests/**/test_*.py"),
+    Library("scico", "scico", "scico/test/**/test_*.py"),
 )
 
 

@@ -38,6 +38,7 @@ FILES: Final = (
     "fields.probability",
     "fields.environments",
     "fields.circuits",
+    "fields.equations",
     "jax_alone.derivatives",
     "jax_alone.precision",
     "jax_alone.scientific",
