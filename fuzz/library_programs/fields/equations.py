@@ -31,16 +31,15 @@ def vortices(key):
     return ex.rollout(stepper, 10)(start), ex.get_spectrum(start)
 
 
-@program("quax/low_rank_updates", jit=False)
+@program("quax/low_rank_updates")
 def low_rank_updates(key):
     model = lora.loraify(eqx.nn.MLP(4, 3, 16, 2, key=key), rank=2, key=key)
     x = jnp.linspace(-1, 1, 20).reshape(5, 4)
 
-    @eqx.filter_jit
-    def loss(model, x):
+    def loss(model):
         return jnp.sum(jax.vmap(quax.quaxify(model))(x) ** 2)
 
-    return loss(model, x), eqx.filter_grad(loss)(model, x)
+    return loss(model), eqx.filter_grad(loss)(model)
 
 
 @program("distreqx/samples_and_densities")
