@@ -5,6 +5,7 @@ import ctypes
 import numpy as np
 import pytest
 
+from xlakit import machine
 from xlakit.cpu.kernels.gemm.blocking import plan_gemm
 from xlakit.cpu.kernels.gemm.engine import choose_engine
 from xlakit.cpu.kernels.gemm.packing import ACROSS, ALONG, SINGLE
@@ -12,6 +13,7 @@ from xlakit.cpu.kernels.gemm.panels import PackPanels, form_of_panels
 from xlakit.cpu.kernels.gemm.product import make_product
 from xlakit.cpu.kernels.shared import common, common_code
 from xlakit.data.primitive import PrimitiveType as P
+from xlakit.machine import Machine
 from xlakit.options import compiling
 
 GUARD = -77.0
@@ -82,3 +84,33 @@ def test_a_left_operand_whose_lanes_take_one_step_is_packed_in_panels():
     assert floats.in_panels and floats.left_step == floats.engine.mr
     complex = plan_gemm(make_product((P.C64, P.C64, P.C64), [], rows, [(640, (1, 1))], along))
     assert complex.packs[0] and not complex.in_panels and complex.left_step == 1
+
+
+def square(kinds, n):
+    return make_product(kinds, [], [(n, (n, n))], [(n, (1, 1))], [(n, (1, n))])
+
+
+def on(monkeypatch, threads, l1, l2):
+    """Plan for a machine with these threads, and caches of so many KiB."""
+    made = Machine(threads, l1 << 10, l2 << 10, 256 << 20)
+    monkeypatch.setattr(machine, "current", lambda: made)
+
+
+@pytest.mark.parametrize(("threads", "tasks"), [(1, 1), (2, 2)])
+def test_a_small_product_is_shared_by_two_threads(threads, tasks, monkeypatch):
+    """Tasks of four slivers left the product of 128 columns to one thread."""
+    on(monkeypatch, threads, 32, 1024)
+    with compiling(vector_bytes=64):
+        blocking = plan_gemm(square((P.F32, P.F32, P.F32), 128))
+    assert blocking.row_tasks * blocking.column_tasks == tasks
+
+
+def test_tasks_have_more_columns_where_their_sums_stay_in_the_second_level_cache(monkeypatch):
+    """A left operand of 2048 columns was packed four times."""
+    floats, bytes = (P.F32, P.F32, P.F32), (P.S8, P.S8, P.S32)
+    with compiling(vector_bytes=64):
+        on(monkeypatch, 1, 48, 2048)
+        assert plan_gemm(square(floats, 2048)).task_columns == 1024
+        assert plan_gemm(square(bytes, 1024)).task_columns == 512
+        on(monkeypatch, 1, 32, 512)
+        assert plan_gemm(square(floats, 1024)).task_columns == 512
