@@ -34,7 +34,7 @@ def difference(actual: Any, expected: Any) -> str:
 
 
 def judge(program: Spread, runs: int = 2) -> tuple[str, int]:
-    """Describe the fault of a module's compiled code, "" if there is none; and count the collectives that Python does."""
+    """Describe the fault of a module's compiled code, "" if there is none; count the collectives of Python."""
     module = HloModule.from_text(program.text)
     expected = compile_program(module, backend="interpreter").execute_replicated(program.arguments)
     try:
