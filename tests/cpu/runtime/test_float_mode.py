@@ -60,6 +60,18 @@ def test_subnormal_numbers_are_zero_where_the_option_says_so(size, flushes):
     np.testing.assert_array_equal(result, x * np.float32(0 if flushes else 0.5))
 
 
+@pytest.mark.parametrize("kind", ["f32", "f64", "bf16"])
+def test_the_sign_of_a_subnormal_number_is_that_of_zero_where_it_is_flushed(kind):
+    text = f"HloModule m\nENTRY e {{\n x = {kind}[7] parameter(0)\n ROOT r = {kind}[7] sign(x)\n}}"
+    dtype = xla.HloModule.from_text(text).entry.root.shape.element_type.dtype
+    tiny = 1e-310 if kind == "f64" else TINY
+    x = np.array([tiny, -tiny, 0.0, -0.0, np.nan, 2.5, -np.inf]).astype(dtype)
+    for flushes, size in ((True, 0.0), (False, 1.0)):
+        result = compiled(text, flushes)(x).astype(np.float64)
+        np.testing.assert_array_equal(result, [size, -size, 0.0, -0.0, np.nan, 1.0, -1.0])
+        assert np.signbit(result[[1, 3]]).all() and not np.signbit(result[[0, 2]]).any()
+
+
 def test_the_mode_of_the_caller_changes_nothing_and_is_as_before():
     get, put, _ = mode_functions()
     in_full, flushing = compiled(HALVED.format(5), False), compiled(HALVED.format(5), True)

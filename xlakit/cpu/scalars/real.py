@@ -201,8 +201,8 @@ def _sign(fn: Function, kind: PrimitiveType, a: Value) -> Value:
     one = fn.constant(a.type, 1)
     if kind.is_floating:
         size = fn.intrinsic("llvm.copysign", a.type, one, a)
-        # NaN stays, and so do zeros, with their signs.
-        return fn.select(a.compare("one", 0.0), size, a)
+        # NaN stays, and so do zeros, with their signs; the sum makes zero of a subnormal number that counts as zero.
+        return fn.select(a.compare("one", 0.0), size, a + a)
     zero = fn.constant(a.type, 0)
     above = fn.select(a.ne(0), one, zero)
     return fn.select(a < 0, fn.constant(a.type, -1), above) if kind.is_signed else above
