@@ -1,6 +1,7 @@
 """Constants whose elements the text leaves out, as XLA dumps large ones: read, written, checked and rewritten."""
 
 import copy
+import json
 import pickle
 
 import numpy as np
@@ -104,7 +105,12 @@ def test_what_is_no_elided_constant(rest):
         (["convert", "--to", "json"], 0),
         (["opt"], 0),
         (["opt", "--diff"], 0),
+        (["inspect", "--as", "hlo"], 0),
+        (["inspect", "--as", "cost"], 0),
+        (["inspect", "--as", "cost", "--json"], 0),
+        (["inspect", "--as", "collectives"], 0),
         (["inspect", "--as", "cost", "--fill-elided", "random"], 0),
+        (["inspect", "--as", "llvm", "--fill-elided", "random"], 0),
         (["run", "--fill-elided", "random"], 0),
         (["run", "--fill-elided", "zeros", "--compare", "interpreter"], 0),
         (["view", "-o", "OUT"], 0),
@@ -113,7 +119,9 @@ def test_what_is_no_elided_constant(rest):
         (["reduce", "--crash", "-o", "OUT"], 1),
         (["bisect", "--compare", "cpu,interpreter"], 1),
         (["run"], 1),
-        (["inspect", "--as", "hlo"], 1),
+        (["inspect", "--as", "llvm"], 1),
+        (["inspect", "--as", "memory"], 1),
+        (["inspect", "--as", "fallbacks"], 1),
     ],
 )
 def test_the_command_line(command, status, tmp_path, capsys):
@@ -125,3 +133,20 @@ def test_the_command_line(command, status, tmp_path, capsys):
     if status:
         assert "the constant is elided" in told.err
         assert "--fill-elided zeros or random" in told.err
+
+
+def test_costs_are_those_of_an_argument_in_its_place(tmp_path, capsys):
+    elided = TEXT.replace("subtract(%w.1, %v.1)", "sine(%w.1)")
+    header = elided[: elided.index("ENTRY")]
+    given = "HloModule m\n\n" + elided.removeprefix(header).replace(
+        "(x: f32[2,3])", "(x: f32[2,3], w: f32[3])"
+    ).replace("%w = f32[3]{0} constant({...})", "%w = f32[3]{0} parameter(1)")
+    costs = []
+    for name, text in (("elided.hlo", elided), ("given.hlo", given)):
+        (tmp_path / name).write_text(text)
+        assert main(["inspect", str(tmp_path / name), "--as", "cost", "--json"]) == 0
+        costs.append(json.loads(capsys.readouterr().out)["cost"])
+    assert costs[0]["transcendentals"] == costs[1]["transcendentals"] == 3
+    assert costs[0]["flops"] == costs[1]["flops"]
+    assert main(["inspect", str(tmp_path / "elided.hlo")]) == 0
+    assert capsys.readouterr().out.startswith("// constants are elided, so it is not known what is not machine code\n")

@@ -81,18 +81,20 @@ def generate_module(module: HloModule, execution: ExecutionOptions = DEFAULT) ->
 
     Earlier choices of tuning for it are applied; nothing is tuned, because tuning runs programs.
 
-    Raises what :func:`xlakit.compile` does; what cannot be compiled raises its error when the LLVM IR is first needed.
+    Raises what :func:`xlakit.compile` does. What cannot be compiled raises its error when the LLVM IR is first needed;
+    so do elided constants.
     """
     from xlakit.cpu.codegen import generate
 
     processor()
     target = _target(module, execution)
-    interpret(module, execution)
+    interpret(module, execution, with_elided=True)
     chosen = _tuning_of(_tuning_key(module, target))
     with options.compiling(_shown_options()), _as_tuned(chosen):
         optimized = _optimized(module, target)
 
         def lowered() -> Code:
+            interpret(module, execution, verified=True)
             with internal_errors(f"compiling {module.name}", verified=True):
                 return generate(optimized, target)
 

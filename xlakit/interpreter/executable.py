@@ -50,11 +50,12 @@ _MAX_DEVICES = 4096
 
 
 def compile_module(
-    module: HloModule, execution: ExecutionOptions = DEFAULT, *, verified: bool = False
+    module: HloModule, execution: ExecutionOptions = DEFAULT, *, verified: bool = False, with_elided: bool = False
 ) -> InterpreterExecutable:
     """An executable of a module on the interpreter.
 
-    verified: whether the module is known to be well formed.
+    verified: whether the module is known to be well formed. with_elided: whether constants may be elided; a call that
+    comes to one raises LiteralError.
 
     Raises VerificationError or ShapeError for a malformed program, UnsupportedError for an unknown custom call, and
     ResourceError where a value needs more memory than the environment variable ``XLAKIT_MEMORY_LIMIT`` allows (in
@@ -70,12 +71,12 @@ def compile_module(
             hint="give fewer replicas or partitions",
         )
     calls = CustomCalls(execution.custom_calls)
-    _check_instructions(module, calls)
+    _check_instructions(module, calls, with_elided=with_elided)
     made = InterpreterExecutable(module, Program(module, grid, calls), execution.seed, execution.execution_context)
     return made.made_by(compile_module, module, execution)
 
 
-def _check_instructions(module: HloModule, calls: CustomCalls) -> None:
+def _check_instructions(module: HloModule, calls: CustomCalls, *, with_elided: bool) -> None:
     limit = memory_limit()
     for computation in module.computations:
         for instruction in computation.instructions:
@@ -88,7 +89,7 @@ def _check_instructions(module: HloModule, calls: CustomCalls) -> None:
                     )
                 if isinstance(instruction.op, CustomCall):
                     calls.check(instruction)
-                if isinstance(instruction.op, ElidedConstant):
+                if isinstance(instruction.op, ElidedConstant) and not with_elided:
                     raise elided_error()
                 check_packed(instruction.op, [o.shape for o in instruction.operands])
             except (LiteralError, ResourceError, ShapeError, UnsupportedError) as error:

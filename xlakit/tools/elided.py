@@ -36,6 +36,11 @@ def fill_elided(module: HloModule, filling: Literal["zeros", "random"] = "zeros"
     return _FillElided(None if filling == "zeros" else np.random.default_rng(seed)).run(module, PassContext())
 
 
+def elided_constants(module: HloModule) -> list[Instruction]:
+    """The constants of a module whose elements are left out."""
+    return [i for c in module.computations for i in c.instructions if isinstance(i.op, ElidedConstant)]
+
+
 class _FillElided(ComputationPass):
     """Give elided constants elements."""
 

@@ -16,6 +16,7 @@ from xlakit.ir.instruction import HloModule, Instruction
 from xlakit.ops.custom_call import CustomCall
 from xlakit.passes.analysis.traffic import as_text, traffic
 from xlakit.passes.scheduling.overlap_collectives import overlaps_of
+from xlakit.tools.elided import elided_constants
 from xlakit.tools.shards import on_devices, with_partitions
 
 
@@ -76,7 +77,10 @@ def _cost(program: GeneratedProgram) -> str:
 
 def _hlo(program: GeneratedProgram, **text: bool) -> str:
     """The program's text, after a comment for all that is not machine code."""
-    comments = [f"// not machine code: {fallback}\n" for fallback in program.fallbacks]
+    if elided_constants(program.optimized_module()):
+        comments = ["// constants are elided, so it is not known what is not machine code\n"]
+    else:
+        comments = [f"// not machine code: {fallback}\n" for fallback in program.fallbacks]
     return "".join(comments) + program.as_text(**text)
 
 

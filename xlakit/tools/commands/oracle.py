@@ -52,8 +52,9 @@ def oracle_of(options: argparse.Namespace, module: HloModule) -> Oracle:
 
     Raises LiteralError for elided constants in a program that is to be run.
     """
-    from xlakit.ops.data import ElidedConstant, elided_error
+    from xlakit.ops.data import elided_error
     from xlakit.tools.compare import Tolerance
+    from xlakit.tools.elided import elided_constants
     from xlakit.tools.oracles.arguments import Arguments
     from xlakit.tools.oracles.oracle import BACKENDS, Crash, Disagreement, ExternalTest, Slowness
 
@@ -66,11 +67,9 @@ def oracle_of(options: argparse.Namespace, module: HloModule) -> Oracle:
             options.fail(f"there is no backend '{name}': {', '.join(BACKENDS)}, or one that --load registers")
     if options.test:
         return ExternalTest.of(options.test)
-    for computation in module.computations:
-        for constant in computation.instructions:
-            if isinstance(constant.op, ElidedConstant):
-                # Raised here, as otherwise every run would fail with it.
-                raise elided_error().at(operation=f"constant '{constant.name}'")
+    for constant in elided_constants(module):
+        # Raised here, as otherwise every run would fail with it.
+        raise elided_error().at(operation=f"constant '{constant.name}'")
     program = module.entry.program_shape
     arguments = Arguments.from_file(options.input, program, options.seed) if options.input else Arguments(options.seed)
     if options.crash:
