@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from xlakit import options
@@ -57,7 +58,8 @@ def compile_program(devices: Devices, code: bytes, format: str, serialized_optio
     if program is None:
         loaded, module, description = _compiled(devices, code, format, grid, placement)
         metadata = ExecutableMetadata.of(loaded, module, description.program + description.outline)
-        program = Program(devices, metadata, description, serialized_options, lambda: loaded)
+        again = None if placement.local is None else partial(on_devices, module)
+        program = Program(devices, metadata, description, serialized_options, lambda: loaded, compile=again)
         if key is not None:
             program_cache.store(key, metadata, program)
     program.assignment = written_assignment(_in_rows(placement.ids, grid))

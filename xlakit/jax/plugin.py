@@ -11,10 +11,10 @@ from xlakit.jax.api import slots as interface
 from xlakit.jax.identity import CPU
 from xlakit.jax.native.library import Native
 from xlakit.jax.patches import replace
+from xlakit.jax.profiler import Profiler, announce
 from xlakit.jax.records import keep_for_ever, words_of
 from xlakit.jax.slots import State, callbacks, failure_callback
 from xlakit.jax.versions import VERSIONS, unsupported
-from xlakit.settings import profile_folder
 
 _CAPSULE_NAME: Final = b"pjrt_c_api"
 # JAX's default platform is the one with the highest priority. As ``cpu`` xlakit has jaxlib's priority, below all
@@ -78,10 +78,7 @@ def _register(platform: str, *, is_default: bool) -> None:
     # Topologies without devices are not supported; without a factory JAX raises that error itself.
     bridge._topology_factories.pop(platform)
     _registered[platform] = state, capsule
-    if profile_folder() is not None:
-        from xlakit.jax.profiler import announce
-
-        announce(capsule)
+    announce(capsule)
     from xlakit.jax.lowerings import register_lowerings
     from xlakit.jax.lowerings.calls import take_handlers
 
@@ -115,12 +112,7 @@ def _table(state: State) -> Any:
     addresses.update({name: ctypes.cast(f, ctypes.c_void_p).value or 0 for name, f in of_python.items()})
     version = interface.MAJOR | interface.MINOR << 32
     functions = [addresses[name] for name in interface.LAYOUTS]
-    folder = profile_folder()
-    following = 0
-    if folder is not None:
-        from xlakit.jax.profiler import Profiler
-
-        following = ctypes.addressof(Profiler(folder).extension(0))
+    following = ctypes.addressof(Profiler(state).extension(0))
     # The last two functions, for layouts of programs, are null: jaxlib then reads them from the program.
     layouts = words_of([8 * (len(functions) + 5), interface.LAYOUTS_NUMBER, following, *functions, 0, 0])
     head = [interface.TABLE_BYTES, ctypes.addressof(layouts), interface.VERSION_BYTES, 0, version]

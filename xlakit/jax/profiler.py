@@ -1,4 +1,7 @@
-"""The steps of programs in the traces of ``jax.profiler``, if ``XLAKIT_PROFILE`` makes programs record times.
+"""The steps of programs in the traces of ``jax.profiler``.
+
+While a trace is recorded, programs run as variants that take the times of their steps (``Program.take_times``). With
+``XLAKIT_PROFILE`` all programs are such variants from the start.
 
 PJRT's extension for profilers points to a table of functions: they create, start and stop a profiler, and collect its
 data, an XSpace: first its size, then its bytes. Source: PJRT_Profiler_Extension, PLUGIN_Profiler_Api.
@@ -9,13 +12,16 @@ from __future__ import annotations
 import ctypes
 import time
 from collections.abc import Callable
-from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from xlakit.cpu.profiling.process import profiled_programs
-from xlakit.cpu.profiling.spans import thread_lines
-from xlakit.formats.xspace import write_xspace
+from xlakit.errors import XlakitError
 from xlakit.jax.records import keep_for_ever, words_of
+from xlakit.settings import profile_folder
+
+if TYPE_CHECKING:
+    from xlakit.cpu.profiling.report import Profile
+    from xlakit.jax.program import Program
+    from xlakit.jax.slots import State
 
 _NUMBER: Final = 1
 # TensorBoard shows the planes of this prefix as devices of their own.
@@ -28,28 +34,65 @@ _CREATED, _PROFILER, _BUFFER, _SIZE = 3, 1, 2, 3
 class _Session:
     """A trace from its start to its stop, in nanoseconds of the monotonic clock."""
 
-    def __init__(self, folder: Path) -> None:
-        self._programs = profiled_programs(folder)
+    def __init__(self, state: State) -> None:
+        self._state = state
+        self._programs: list[Program] = []
+        self._warnings: list[str] = []
         self._begin = self._end = 0
         self._data: bytes | None = None
         self._buffer: Any = None
 
     def start(self) -> None:
-        self._begin, self._end, self._data = _now(), 0, None
-        self._programs.make_room()
+        self._programs, self._warnings, self._end, self._data = [], [], 0, None
+        folder = profile_folder()
+        if folder is None:
+            self._state.forget_dead()
+            for program in list(self._state.programs.values()):
+                self._take_times(program)
+            # Those that are compiled from now on.
+            self._state.on_program = self._take_times
+        else:
+            from xlakit.cpu.profiling.process import profiled_programs
+
+            profiled_programs(folder).make_room()
+        self._begin = _now()
+
+    def _take_times(self, program: Program) -> None:
+        try:
+            if program.take_times():
+                self._programs.append(program)
+        except XlakitError as error:
+            self._warnings.append(f"{program.name}: its calls are shown without steps: {error}")
 
     def stop(self) -> None:
         self._end = _now()
+        if self._state.on_program == self._take_times:
+            self._state.on_program = None
+        for program in self._programs:
+            program.take_no_times()
 
     def data(self) -> bytes:
         """The XSpace of the programs that ran; empty if none did."""
         if self._data is None:
-            profiles = self._programs.profiles()
+            from xlakit.cpu.profiling.spans import thread_lines
+            from xlakit.formats.xspace import write_xspace
+
+            profiles = self._profiles()
             lines = thread_lines(profiles, self._begin, self._end or _now())
             dropped = sum(profile.dropped for profile in profiles)
             warnings = [f"there was no room for {dropped} events of xlakit's programs"] if dropped else []
-            self._data = write_xspace(_PLANE, lines, warnings) if lines else b""
+            warnings += self._warnings
+            self._data = write_xspace(_PLANE, lines, warnings) if lines or warnings else b""
         return self._data
+
+    def _profiles(self) -> list[Profile]:
+        from xlakit.cpu.profiling.process import profiled_programs, profiles_of
+
+        folder = profile_folder()
+        if folder is not None:
+            return profiled_programs(folder).profiles()
+        variants: list[Any] = [program.timed for program in self._programs]
+        return profiles_of([variant.compiled for variant in variants])
 
     def address(self) -> int:
         """The address of the data, which is valid as long as the session."""
@@ -64,8 +107,8 @@ def _now() -> int:
 class Profiler:
     """The functions behind the extension; an exception becomes an error handle, whose text jaxlib requests."""
 
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
+    def __init__(self, state: State) -> None:
+        self._state = state
         self._sessions: dict[int, _Session] = {}
         self._errors: dict[int, Any] = {}
         self._made = 0
@@ -118,7 +161,7 @@ class Profiler:
 
     def _create(self, words: Any) -> None:
         self._made += 1
-        self._sessions[self._made] = _Session(self._folder)
+        self._sessions[self._made] = _Session(self._state)
         words[_CREATED] = self._made
 
     def _destroy(self, words: Any) -> None:

@@ -16,6 +16,7 @@ from xlakit.jax.named_values import NamedFloats
 from xlakit.jax.native.records import EXECUTABLE, RESULT, layout_number
 from xlakit.jax.records import Words, keep_for_ever, words_of
 from xlakit.jax.spanning import SpanningExecutable
+from xlakit.options import compiling, current
 
 if TYPE_CHECKING:
     from xlakit.cpu.native_program import NativeProgram
@@ -41,18 +42,27 @@ class Program:
         options: bytes,
         load: Callable[[], LoadedExecutable | SpanningExecutable],
         native: NativeProgram | None = None,
+        compile: Callable[[], LoadedExecutable] | None = None,
     ) -> None:
-        """``load`` gives the executable; with ``native``, which can run it, ``load`` is only called for other uses."""
-        self._load = load
+        """``load`` gives the executable; with ``native``, which can run it, ``load`` is only called for other uses.
+
+        ``compile`` compiles it anew, with the options in force; None for programs over several processes.
+        """
+        self._load, self._compile = load, compile
+        # The program with the times of its steps, once a trace was recorded.
+        self.timed: LoadedExecutable | None = None
+        self._compiled_with = current()
         self.description = description
         self.options = options
         self.fingerprint = metadata.fingerprint
         # The DeviceAssignmentProto of the devices that it runs on.
         self.assignment = b""
-        self._name, self._count = metadata.name, len(metadata.devices)
+        self._in_place = metadata.in_place
+        self.name, self._count = metadata.name, len(metadata.devices)
         # Kept alive as long as native code may run it.
         self._native = native
         run, context = self._entry()
+        self._context = context
         self.record = Words(
             EXECUTABLE,
             references=1,
@@ -91,6 +101,28 @@ class Program:
         if self._native is not None:
             return self._native.is_pure
         return run != _python_run_address and getattr(self.loaded.compiled, "is_pure", False)
+
+    def take_times(self) -> bool:
+        """From now on calls run the variant of the program that takes the times of its steps; False if there is none.
+
+        Programs with state, which a variant would not share, have none, and those that need Python.
+        """
+        if self._compile is None or not self.record["is_pure"]:
+            return False
+        if self.timed is None:
+            with compiling(self._compiled_with, profile=True):
+                self.timed = self._compile()
+        entry = self.timed.native_entry
+        # The caller chooses the memory of results for the program itself.
+        if entry is None or entry[0] != self.record["run"] or tuple(self.timed.in_place) != self._in_place:
+            return False
+        # One word, since a thread may read it at any time. Calls that have begun keep the other one.
+        self.record["context"] = entry[1]
+        return True
+
+    def take_no_times(self) -> None:
+        """Calls run the program itself again."""
+        self.record["context"] = self._context
 
     def text(self) -> str:
         """The program as it is run, as HLO text: after the compiler's passes, if it was compiled."""
@@ -196,7 +228,7 @@ class Program:
         return [leaf for value in values for leaf in _leaves(value)]
 
     def __repr__(self) -> str:
-        return f"<Program {self._name!r}>"
+        return f"<Program {self.name!r}>"
 
 
 def _put(device: Device, array: Array | None) -> Any:

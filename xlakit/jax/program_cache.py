@@ -103,7 +103,9 @@ def load(
         return compiled.begin()
 
     native = NativeProgram(code, len(metadata.devices), len(metadata.orders), len(metadata.results), begin)
-    program = Program(devices, metadata, description, options, lambda: compile(module()), native)
+    program = Program(
+        devices, metadata, description, options, lambda: compile(module()), native, lambda: compile(module())
+    )
     owner.append(weakref.ref(program))
     return program
 

@@ -49,6 +49,8 @@ class State:
         self._native: Native | None = None
         self.programs: dict[int, Program] = {}
         self.attributes: NamedIntegers | None = None
+        # Called with each new program.
+        self.on_program: Callable[[Program], None] | None = None
         self._reader = threading.local()
 
     @property
@@ -167,6 +169,8 @@ def _add_program(state: State, code: bytes, format: str, options: bytes) -> int:
 
         program = compile_program(state.devices, code, format, options)
     state.programs[program.record.address] = program
+    if state.on_program is not None:
+        state.on_program(program)
     return program.record.address
 
 

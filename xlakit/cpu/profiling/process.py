@@ -12,6 +12,7 @@ import json
 import os
 import sys
 import threading
+from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
@@ -103,10 +104,7 @@ class ProfiledPrograms:
 
     def profiles(self) -> list[Profile]:
         """The profiles of the programs that were called, the most expensive first."""
-        programs = [(program, program.recorder) for program in self._programs]
-        called = [(program, recorder) for program, recorder in programs if recorder and recorder.totals()[0].count]
-        made = [profile_of(program, recorder) for program, recorder in called]
-        return sorted(made, key=lambda profile: -profile.nanoseconds)
+        return profiles_of(self._programs)
 
     def write(self) -> list[Path]:
         """Write the files; gives their paths, none if no program was called."""
@@ -141,6 +139,14 @@ class ProfiledPrograms:
             self.write()
         except OSError as error:
             print(f"xlakit: profiles cannot be written into {self._folder}: {error}", file=sys.stderr)
+
+
+def profiles_of(programs: Iterable[Profiled]) -> list[Profile]:
+    """The profiles of those programs that were called, the most expensive first."""
+    with_recorders = [(program, program.recorder) for program in programs]
+    called = [(program, recorder) for program, recorder in with_recorders if recorder and recorder.totals()[0].count]
+    made = [profile_of(program, recorder) for program, recorder in called]
+    return sorted(made, key=lambda profile: -profile.nanoseconds)
 
 
 def _summary(profiles: list[Profile]) -> str:
