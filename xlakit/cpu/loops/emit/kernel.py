@@ -191,6 +191,7 @@ def write_all_iterations(emitter: Emitter, level: Level, nodes: Sequence[Node], 
         store_all(emitter, outputs)
         return running
 
+    # Where vectors are only sorted, the loop itself would take as long as one iteration.
     several = 4 if picks(level.group, nodes) else side_by_side(hints_for(nodes))
     write_iterations(emitter, level, nodes, outputs, emitter.lanes * several, iteration)
 
