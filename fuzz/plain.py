@@ -22,7 +22,8 @@ from __future__ import annotations
 import argparse
 import random
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -40,7 +41,7 @@ from xlakit.cpu.verified import difference
 from xlakit.execution.inputs import make_inputs
 from xlakit.formats.detect import load
 from xlakit.ir.instruction import HloModule
-from xlakit.options import DEFAULT, PLAIN, compiling, current
+from xlakit.options import DEFAULT, PLAIN, Options, compiling, current
 from xlakit.passes.analysis.roundings import inexact_results, largest_epsilon
 from xlakit.tools.inputs import flatten
 
@@ -65,8 +66,7 @@ def fault_of(
     left_out = set(PLAIN) if what == "all" else set(what.split(","))
     try:
         actual = _results(module, arguments) if actual is None else actual
-        # Without FMA elementary functions have other last bits.
-        with compiling(DEFAULT, plain=left_out, cpu=current().cpu):
+        with _plainly(left_out):
             expected = _results(module, arguments)
         # Vectors of another width add the parts of a sum in another order.
         is_exact = left_out <= _EXACT and current().vector_bytes == DEFAULT.vector_bytes
@@ -83,8 +83,16 @@ def fault_of(
         return f"{type(error).__name__}: {error}"
     if fault or not suspects:
         return fault
-    with compiling(DEFAULT, plain=left_out, cpu=current().cpu):
+    with _plainly(left_out):
         return _beyond_roundings(module, arguments, actual, expected, suspects)
+
+
+def _plainly(left_out: Collection[str]) -> AbstractContextManager[Options]:
+    """Options of plain code that has the numbers of the code in force.
+
+    Without FMA elementary functions have other last bits.
+    """
+    return compiling(DEFAULT, plain=left_out, cpu=current().cpu, flush_subnormals=current().flush_subnormals)
 
 
 def sums_apart(
