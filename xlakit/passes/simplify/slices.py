@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from xlakit.ir.attributes import PaddingDimension, SliceDimension
 from xlakit.ir.instruction import Instruction
-from xlakit.ops.movement import Broadcast, Concatenate, Pad, Reshape, Slice, Transpose
+from xlakit.ops.movement import Broadcast, Concatenate, Pad, Reshape, Reverse, Slice, Transpose
 from xlakit.passes.core.matching import one_type, permutation_inverse, same_value, scalar_source
 from xlakit.passes.core.rewriter import Rewriter
 from xlakit.passes.core.rules import Rules
@@ -95,6 +95,19 @@ def slice_transpose(x: Instruction, make: Rewriter) -> Instruction | None:
     inverse = permutation_inverse(permutation)
     part = make.slice(inner.operands[0], [_ranges(x)[d] for d in inverse])
     return make.transpose(part, permutation)
+
+
+@_rule("slice")
+def slice_reverse(x: Instruction, make: Rewriter) -> Instruction | None:
+    """slice(reverse(x)) -> reverse(slice(x)): element i of reverse(x) is element size - 1 - i of x."""
+    (inner,) = x.operands
+    if not isinstance(inner.op, Reverse) or not x.shape.num_elements:
+        return None
+    ranges = list(_ranges(x))
+    for d in inner.op.dimensions:
+        size, count, stride = inner.shape.dimensions[d], x.shape.dimensions[d], ranges[d].stride
+        ranges[d] = _range(size - 1 - ranges[d].start - (count - 1) * stride, count, stride)
+    return make.add(inner.op, make.slice(inner.operands[0], ranges))
 
 
 @_rule("slice")
