@@ -27,44 +27,50 @@ from xlakit.passes.canonicalize.normalize_layouts import NormalizeLayouts
 from xlakit.passes.canonicalize.normalize_precision import NormalizePrecision
 from xlakit.passes.core.deferred import Deferred, calls, has
 from xlakit.passes.core.framework import Pass, PassContext
-from xlakit.passes.core.rules import DeferredRules, JoinedRules, Rule, RulePass, Rules
+from xlakit.passes.core.rules import Rule, RulePass, Rules
 from xlakit.passes.dynamic.pad_dynamic import PadDynamic
 from xlakit.passes.fusion.instruction_fusion import Fuse
 from xlakit.passes.scheduling.rematerialize import Rematerialize
 from xlakit.passes.simplify.arithmetic import ARITHMETIC
 from xlakit.passes.simplify.common_subexpressions import CommonSubexpressions
+from xlakit.passes.simplify.control_flow import CONTROL_FLOW
+from xlakit.passes.simplify.conversions import CONVERSIONS
 from xlakit.passes.simplify.dead_code import DeadCode
+from xlakit.passes.simplify.dots import DOTS
+from xlakit.passes.simplify.dynamic_slices import DYNAMIC_SLICES
 from xlakit.passes.simplify.empty_arrays import EMPTY_ARRAYS
 from xlakit.passes.simplify.fold_constants import CONSTANTS
+from xlakit.passes.simplify.indexing import INDEXING
+from xlakit.passes.simplify.logic import LOGIC
 from xlakit.passes.simplify.movement import MOVEMENT
+from xlakit.passes.simplify.reductions import REDUCTIONS
+from xlakit.passes.simplify.slices import SLICES
+from xlakit.passes.simplify.sorts import SORTS
+from xlakit.passes.simplify.special_functions import SPECIAL_FUNCTIONS
+from xlakit.passes.simplify.windows import WINDOWS
 from xlakit.settings import debugged, names_in
-
-
-def _rules(name: str, *opcodes: str) -> Rules:
-    return DeferredRules(name, f"xlakit.passes.simplify.{name.replace('-', '_')}", *opcodes)
-
 
 # The tables of rules, in the order in which their rules are tried.
 TABLES: tuple[Rules, ...] = (
     EMPTY_ARRAYS,
-    _rules("control-flow", "conditional", "get-tuple-element", "tuple", "while"),
+    CONTROL_FLOW,
     ARITHMETIC,
-    _rules("logic", "and", "compare", "not", "or", "select"),
-    _rules("conversions", "convert", "copy", "imag", "real"),
-    _rules("slices", "concatenate", "pad", "slice"),
-    _rules("dynamic-slices", "dynamic-slice", "dynamic-update-slice", "gather", "scatter"),
-    _rules("indexing", "gather", "scatter"),
-    _rules("reductions", "reduce", "sort"),
-    _rules("windows", "reduce-window"),
-    _rules("dots", "convolution", "dot", "transpose"),
+    LOGIC,
+    CONVERSIONS,
+    SLICES,
+    DYNAMIC_SLICES,
+    INDEXING,
+    REDUCTIONS,
+    WINDOWS,
+    DOTS,
     MOVEMENT,
-    _rules("sorts", "reverse", "topk"),
-    _rules("special-functions", "select"),
+    SORTS,
+    SPECIAL_FUNCTIONS,
     CONSTANTS,
 )
 
 _SIMPLIFY = RulePass(
-    "simplify", JoinedRules("all", TABLES), "apply the rules of all tables together, until none applies"
+    "simplify", sum(TABLES, Rules("all")), "apply the rules of all tables together, until none applies"
 )
 
 

@@ -12,7 +12,7 @@ proportional to the number of instructions, and no function recurses::
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping
 
 from xlakit.data.shape import Shape
 from xlakit.errors import InternalError
@@ -26,24 +26,7 @@ from xlakit.verifier import matches
 # In a rule's opcodes: every opcode.
 ANY = "*"
 
-# The names of rules and their functions, in the order in which they are tried.
-NamedRewrites = Sequence[tuple[str, "Callable[[Instruction, Rewriter], Instruction | None]"]]
-
-
-class RuleIndex:
-    """The rules by opcode, each opcode's found when its first instruction is met."""
-
-    def __init__(self, find: Callable[[str], NamedRewrites]) -> None:
-        self._find = find
-        self._known: dict[str, NamedRewrites] = {}
-
-    def of(self, opcode: str) -> NamedRewrites:
-        """The rules for instructions of an opcode."""
-        rules = self._known.get(opcode)
-        if rules is None:
-            rules = self._known[opcode] = self._find(opcode)
-        return rules
-
+RuleIndex = Mapping[str, tuple[tuple[str, "Callable[[Instruction, Rewriter], Instruction | None]"], ...]]
 
 # The limit of rewrites in one computation, which ends rules that undo each other; real programs stay far below it.
 _REWRITES_PER_INSTRUCTION = 100
@@ -61,6 +44,7 @@ class Rewriter(HloBuilder):
         self.context = context
         self.computation = computation
         self._index = index
+        self._rules_for_all = index.get(ANY, ())
         self._names = Names(computation, context)
         # The canonical form of each instruction that has one; a canonical instruction maps to itself.
         self._canonical: dict[Instruction, Instruction] = {}
@@ -139,7 +123,7 @@ class Rewriter(HloBuilder):
 
     def _improve(self, instruction: Instruction) -> Instruction | None:
         """The result of the first rule that applies to the instruction; None if none does."""
-        rules = self._index.of(instruction.op.opcode)
+        rules = self._index.get(instruction.op.opcode, self._rules_for_all)
         if not rules or is_fixed(instruction) or (self._has_dynamic and _touches_dynamic(instruction)):
             return None
         self._current = instruction

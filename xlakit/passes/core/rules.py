@@ -8,15 +8,14 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import cache, cached_property, partial
-from importlib import import_module
+from functools import cache
 
 from xlakit.dataclass import dataclass
 from xlakit.errors import InternalError
 from xlakit.ir.instruction import Computation, Instruction
 from xlakit.ops.registry import OPERATIONS
 from xlakit.passes.core.framework import ComputationPass, PassContext
-from xlakit.passes.core.rewriter import ANY, NamedRewrites, Rewriter, RuleIndex
+from xlakit.passes.core.rewriter import ANY, Rewriter, RuleIndex
 
 # The function of a rule: gives the replacement of an instruction, or None if the rule does not apply.
 Rewrite = Callable[[Instruction, Rewriter], Instruction | None]
@@ -69,14 +68,9 @@ class Rules:
 
     def __init__(self, name: str, rules: Sequence[Rule] = ()) -> None:
         self.name = name
-        self._rules = list(rules)
+        self.rules = list(rules)
         # Keyed by the number of rules and the names that are disabled.
         self._indices: dict[tuple[int, frozenset[str]], RuleIndex] = {}
-
-    @property
-    def rules(self) -> Sequence[Rule]:
-        """The rules, in the order in which they are tried."""
-        return self._rules
 
     def rule(self, *roots: str | type) -> Callable[[Rewrite], Rewrite]:
         """A decorator that adds a function to the table, under its name, for these opcodes, classes or traits."""
@@ -84,7 +78,7 @@ class Rules:
 
         def enter(rewrite: Rewrite) -> Rewrite:
             name = rewrite.__name__.strip("_").replace("_", "-")
-            self._rules.append(Rule(name, self.name, opcodes, rewrite))
+            self.rules.append(Rule(name, self.name, opcodes, rewrite))
             return rewrite
 
         return enter
@@ -98,60 +92,22 @@ class Rules:
     def __len__(self) -> int:
         return len(self.rules)
 
-    def of(self, opcode: str) -> Sequence[Rule]:
-        """The rules for instructions of an opcode; for ``ANY`` those for instructions of all opcodes."""
-        return [r for r in self.rules if opcode in r.opcodes or ANY in r.opcodes]
-
     def index(self, disabled: frozenset[str] = frozenset()) -> RuleIndex:
         """The rules by opcode, without those whose name, or whose table's name, is in ``disabled``."""
-        key = len(self._rules), disabled
+        key = len(self.rules), disabled
         rule_index = self._indices.get(key)
         if rule_index is None:
-            rule_index = self._indices[key] = RuleIndex(partial(self._enabled, disabled))
+            rule_index = self._indices[key] = _index(self.rules, disabled)
         return rule_index
 
-    def _enabled(self, disabled: frozenset[str], opcode: str) -> NamedRewrites:
-        chosen = self.of(opcode)
-        return tuple([(r.name, r.rewrite) for r in chosen if r.name not in disabled and r.table not in disabled])
 
-
-class DeferredRules(Rules):
-    """Stands for a table of a module that is not imported before a program has one of the table's operations."""
-
-    def __init__(self, name: str, module: str, *opcodes: str) -> None:
-        """``name`` and ``opcodes`` must be those of the table, which the module has under this name in capitals."""
-        super().__init__(name)
-        self._module, self.opcodes = module, frozenset(opcodes)
-
-    @cached_property
-    def _loaded(self) -> Rules:
-        return getattr(import_module(self._module), self.name.upper().replace("-", "_"))
-
-    @property
-    def rules(self) -> Sequence[Rule]:
-        """The rules of the table; imports its module."""
-        return self._loaded.rules
-
-    def of(self, opcode: str) -> Sequence[Rule]:
-        """The rules for instructions of an opcode; the module is imported if there are any."""
-        return self._loaded.of(opcode) if opcode in self.opcodes else ()
-
-
-class JoinedRules(Rules):
-    """Several tables as one, in their order."""
-
-    def __init__(self, name: str, tables: Sequence[Rules]) -> None:
-        super().__init__(name)
-        self._tables = tables
-
-    @property
-    def rules(self) -> Sequence[Rule]:
-        """The rules of all tables."""
-        return [rule for table in self._tables for rule in table.rules]
-
-    def of(self, opcode: str) -> Sequence[Rule]:
-        """The rules for instructions of an opcode, of all tables."""
-        return [rule for table in self._tables for rule in table.of(opcode)]
+def _index(rules: Sequence[Rule], disabled: frozenset[str]) -> RuleIndex:
+    chosen = [r for r in rules if r.name not in disabled and r.table not in disabled]
+    opcodes = {opcode for r in chosen for opcode in r.opcodes}
+    return {
+        opcode: tuple((r.name, r.rewrite) for r in chosen if opcode in r.opcodes or ANY in r.opcodes)
+        for opcode in opcodes
+    }
 
 
 class RulePass(ComputationPass):
