@@ -41,7 +41,7 @@ def registered():
 
 def loaded_program(name):
     """The last program of a name."""
-    return [p for p in registered().programs.values() if p._name == name][-1]
+    return [p for p in registered().programs.values() if p.name == name][-1]
 
 
 def asynchronous_process(program):

@@ -22,7 +22,7 @@ from xlakit.ops.communication.asynchronous import Async
 from xlakit.ops.communication.collectives import DeviceNumber
 from xlakit.ops.control import Call, Conditional, Fusion, Scan, While
 from xlakit.ops.convolution import Convolution
-from xlakit.ops.data import AfterAll, Constant, Copy, Parameter
+from xlakit.ops.data import AfterAll, Constant, Copy, ElidedConstant, Parameter
 from xlakit.ops.dot import Contraction
 from xlakit.ops.dynamic import DynamicSlice, DynamicUpdateSlice
 from xlakit.ops.fft import Fft
@@ -39,7 +39,7 @@ from xlakit.passes.analysis.loops import loop_of, trip_count
 
 _TRANSCENDENTAL = (Transcendental, Rng, RngBitGenerator)
 # Operations that move no bytes themselves; calls, loops and conditionals cost what their callees do.
-_FREE = (Forwarding, Parameter, Constant, AfterAll, DeviceNumber, Call, While, Conditional)
+_FREE = (Forwarding, Parameter, Constant, ElidedConstant, AfterAll, DeviceNumber, Call, While, Conditional)
 # Operations that read only as many elements of their first operand as their result has.
 _PARTIAL = (Slice, DynamicSlice, Gather)
 
