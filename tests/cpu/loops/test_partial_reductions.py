@@ -3,6 +3,8 @@
 See loops/nests/reduced.py, columns.py and rows.py.
 """
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from cpu.agreeing import agree, numbers
@@ -10,6 +12,7 @@ from cpu.agreeing import agree, numbers
 import xlakit as xla
 import xlakit.cpu.loops.nests.columns
 import xlakit.cpu.loops.nests.rows
+from xlakit import machine
 from xlakit.options import compiling
 
 PROGRAM = """HloModule reduction
@@ -117,11 +120,24 @@ def test_rows_that_jump_are_reduced_run_by_run(kind, sizes, over):
     x = np.random.default_rng(0).integers(-9, 9, sizes).astype(module.entry.parameters[0].shape.element_type.dtype)
     if kind != "s32":
         x[0, 0, 0] = np.nan
-    with compiling(knobs={"rows.far_bytes": 0}):
+    with compiling(knobs={"rows.far_bytes": 0, "rows.most_streams": 1}):
         executable = xla.compile(module, backend="cpu")
     assert ".parts" in executable.llvm_ir()
     for found, expected in zip(executable(x), xla.compile(module, backend="interpreter")(x), strict=True):
         np.testing.assert_array_equal(found.astype(np.float64), expected.astype(np.float64))
+
+
+@pytest.mark.parametrize(
+    ("sizes", "in_parts"),
+    [((64, 129, 255), True), ((16, 516, 255), False), ((64, 12, 255), False), ((64, 12, 2550), False)],
+)
+def test_rows_of_many_runs_beyond_the_second_level_cache_are_reduced_run_by_run(monkeypatch, sizes, in_parts):
+    described = replace(machine.current(), l2=1 << 20, l3=1 << 28)
+    monkeypatch.setattr(machine, "current", lambda: described)
+    kept = sizes[1]
+    text = JUMPING.format(kind="f32", sizes=",".join(map(str, sizes)), kept=kept, over="0,2", least="-inf")
+    executable = xla.compile(xla.HloModule.from_text(text), backend="cpu")
+    assert (".parts" in executable.llvm_ir()) is in_parts
 
 
 @pytest.mark.parametrize(

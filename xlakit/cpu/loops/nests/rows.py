@@ -59,8 +59,10 @@ _STACK_BYTES = knob("rows.stack_bytes", 1 << 15, 0, 64)
 # Fewer rows than this, each long, are divided into parts.
 _FEW_ROWS = knob("rows.few_rows", 8, 0, 1000, tries=(0, 1000))
 _LONG_NANOSECONDS = knob("rows.long_nanoseconds", 50_000.0, 10.0)
-# Larger arrays are not expected in the last-level cache, which programs share with others.
-_FAR_BYTES = knob("rows.far_bytes", lambda: machine.current().l3 // 8, 0, tries=(times(0.25), times(4)))
+# Larger arrays are read from beyond the second-level cache, where a jump costs more than the partial results.
+_FAR_BYTES = knob("rows.far_bytes", lambda: machine.current().l2, 0, tries=(times(4), times(16)))
+# Processors follow about this many runs side by side, so rows of so few runs are read in any order.
+_MOST_STREAMS = knob("rows.most_streams", 32, 1)
 # Shorter runs leave too many partial results; longer ones are prefetched by the processor, which stops at pages.
 _LEAST_RUN = knob("rows.least_run", 16, 2)
 _PAGE_BYTES = 4096
@@ -136,7 +138,7 @@ def _parts(reduced: Reduced, plan: Plan, row: float, rows: int) -> int:
 
 
 def _jumps(plan: Plan, inner: Sequence[Group]) -> bool:
-    """Whether rows are short runs of an array beyond the caches, with runs of other rows between two of a row.
+    """Whether rows are many short runs of a large array, with runs of other rows between two of a row.
 
     Processors prefetch consecutive runs, so the first runs of all rows are read before the second runs.
     """
@@ -145,6 +147,8 @@ def _jumps(plan: Plan, inner: Sequence[Group]) -> bool:
         return False
     first, *_, run = inner
     width = max(n.kind.byte_width for n in loads)
+    if first.extent <= _MOST_STREAMS.value:
+        return False
     if run.extent < _LEAST_RUN.value or run.extent * width > _PAGE_BYTES:
         return False
     jump, near = first.variables[-1], plan.row_variables[-1]
