@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 from xlakit.cpu.llvm import I64, Function, Value, vector
 from xlakit.cpu.llvm.promises import REASSOCIATES
+from xlakit.cpu.loops.emit.fused import product_and_sum, quotient
 from xlakit.cpu.loops.emit.guards import UNROLLED, prefers_selects, reads
 from xlakit.cpu.loops.emit.iterations import ONE_ITERATION, Iterations, VectorIterations
 from xlakit.cpu.loops.ir.index import Affine, Node, Opaque, Variable
@@ -49,7 +50,6 @@ from xlakit.options import knob
 _FEW_ITERATIONS = knob("emitter.few_iterations", 64, 0)
 # Each step of a reduction waits for the one before; four interleaved ones keep the processor busy.
 INTERLEAVED = ('"llvm.loop.interleave.count", i32 4',)
-_FUSED_KINDS = frozenset({PrimitiveType.F32, PrimitiveType.F64})
 
 
 class Redirection(NamedTuple):
@@ -214,12 +214,14 @@ class Emitter:
         if isinstance(node, Load):
             return self._load(node)
         if isinstance(node, Apply):
-            fused = _fused(node)
+            fused = product_and_sum(node)
             if fused is not None:
                 values = [as_real(self._operand(node, n)) for n in fused]
                 return fn.intrinsic("llvm.fmuladd", values[0].type, *values)
-            kinds = [a.kind for a in node.arguments]
-            made = apply(fn, node.op, kinds, node.kind, [self._operand(node, a) for a in node.arguments])
+            operands = [self._operand(node, a) for a in node.arguments]
+            made = quotient(node, operands)
+            if made is None:
+                made = apply(fn, node.op, [a.kind for a in node.arguments], node.kind, operands)
             self._iterations.check(node, made)
             return made
         if isinstance(node, Constant):
@@ -461,21 +463,6 @@ class Emitter:
     def _hoist_bounds(self, bounds: Iterable[Bound], known: set[Variable]) -> None:
         """Emit, before a loop, the computed parts of indices whose bounds its iterations check."""
         self.hoist((atom.node for index, *_ in bounds for atom, _ in index.terms if isinstance(atom, Opaque)), known)
-
-
-def _fused(node: Apply) -> tuple[Node, Node, Node] | None:
-    """Two factors and a constant addend, as in the steps of a polynomial; None for other nodes.
-
-    They become one operation, rounded once, on processors that have it. Other sums stay as they are, because they may
-    rely on equal products to cancel.
-    """
-    if not isinstance(node.op, Add) or node.kind not in _FUSED_KINDS:
-        return None
-    for product, addend in (node.arguments, node.arguments[::-1]):
-        if isinstance(addend, Constant) and isinstance(product, Apply) and isinstance(product.op, Multiply):
-            a, b = product.arguments
-            return (a, b, addend) if {product.kind, a.kind, b.kind, addend.kind} == {node.kind} else None
-    return None
 
 
 def regrouped(values: Sequence[Value], shapes: Sequence[int]) -> list[Scalar]:
