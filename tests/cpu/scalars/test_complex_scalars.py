@@ -108,3 +108,77 @@ def test_quotients_of_all_magnitudes_in_vectors_and_alone(vector_bytes):
         alone = np.asarray(xla.compile(program, backend="cpu")(x, y))
     same = (quotient.view(np.uint64) == alone.view(np.uint64)) | np.isnan(quotient)
     assert same.all()
+
+
+PARTS = [0.0, -0.0, 1.0, -1.0, 2.0, -4.0, np.inf, -np.inf, np.nan]
+
+
+def numbers(kind):
+    found = np.empty(len(PARTS) ** 2, kind)
+    found.real, found.imag = np.repeat(PARTS, len(PARTS)), np.tile(PARTS, len(PARTS))
+    return found
+
+
+def on_both(name, *operands):
+    program = build(getattr(xla, name), *(shape_of(x) for x in operands))
+    return [np.asarray(xla.compile(program, backend=backend)(*operands)) for backend in ("cpu", "interpreter")]
+
+
+def assert_same_parts(actual, expected):
+    for a, b in ((actual.real, expected.real), (actual.imag, expected.imag)):
+        np.testing.assert_array_equal(a, b)
+        assert (np.isnan(b) | (np.signbit(a) == np.signbit(b))).all()
+
+
+# Parts that cancel have the sign of the denominator's larger part, unless both terms are -0; those are jaxlib's.
+QUOTIENTS = [
+    (0j, complex(0, -1), complex(-0.0, 0.0)),
+    (0j, complex(-1, 0), complex(-0.0, -0.0)),
+    (complex(-1, -1), complex(-1, -1), complex(1, -0.0)),
+    (1 + 1j, 1 + 1j, 1 + 0j),
+    (complex(-0.0, 1), complex(0.0, -1), complex(-1, -0.0)),
+    (0j, complex(1, -np.inf), complex(-0.0, 0.0)),
+    (0j, complex(np.nan, -np.inf), 0j),
+]
+
+
+@pytest.mark.parametrize("kind", [np.complex64, np.complex128])
+def test_zeros_of_quotients_have_the_signs_that_jaxlib_gives_them(kind):
+    top, bottom, quotient = (np.array(column, kind) for column in zip(*QUOTIENTS, strict=True))
+    for found in on_both("div", top, bottom):
+        assert_same_parts(found, quotient)
+    for lanes in ({"llvm"}, set()):
+        with compiling(plain=lanes):
+            pairs = [x.reshape(-1) for x in np.meshgrid(numbers(kind), numbers(kind))]
+            assert_same_parts(*on_both("div", *pairs))
+
+
+@pytest.mark.parametrize("kind", [np.complex64, np.complex128])
+def test_an_infinite_number_divided_by_a_finite_one_has_no_sign_where_infinities_cancel(kind):
+    for found in on_both("div", np.array([complex(np.inf, np.inf)], kind), np.array([1 + 3j], kind)):
+        assert found.real[0] == np.inf
+        assert np.isnan(found.imag[0])
+
+
+@pytest.mark.parametrize("kind", [np.complex64, np.complex128])
+@pytest.mark.parametrize("name", ["rsqrt", "exp", "logistic", "sqrt", "log", "mul"])
+def test_zeros_and_infinities_have_one_sign_on_both_backends(name, kind):
+    x = numbers(kind)
+    operands = [a.reshape(-1) for a in np.meshgrid(x, x)] if name == "mul" else [x]
+    actual, expected = on_both(name, *operands)
+    told = ~(np.isnan(actual) | np.isnan(expected))
+    for a, b in ((actual.real, expected.real), (actual.imag, expected.imag)):
+        alike = told & ((a == 0) & (b == 0) | np.isinf(a) & np.isinf(b))
+        assert alike.any()
+        assert (np.signbit(a) == np.signbit(b))[alike].all()
+
+
+def test_the_inverse_root_of_a_positive_number_is_the_conjugate_of_one():
+    x = np.array([1 + 0j, complex(1, -0.0), complex(-1, 0.0), complex(-1, -0.0)])
+    for found in on_both("rsqrt", x):
+        assert_same_parts(found, np.array([complex(1, -0.0), 1 + 0j, complex(0, -1), complex(0, 1)]))
+
+
+def test_the_cosine_of_an_imaginary_infinity_is_infinite():
+    for found in on_both("cos", np.array([complex(0, np.inf), complex(0, -np.inf)])):
+        assert_same_parts(found, np.array([complex(np.inf, -0.0), complex(np.inf, 0.0)]))

@@ -10,6 +10,8 @@ from xlakit.cpu.math.arithmetic import (
     exact_product,
     float_of,
     fma,
+    negate_if,
+    sign_of,
     square_root,
     where,
     with_sign_of,
@@ -56,8 +58,10 @@ def multiply(a: Complex, b: Complex) -> Complex:
 
 def _sum_of_products(a: Value, b: Value, c: Value, d: Value) -> Value:
     """``a * b + c * d`` without cancellation (Kahan)."""
-    product, lost = exact_product(c, d)
-    return fma(a, b, product) + lost
+    product = c * d
+    # Subtracting this error keeps a sum of -0, to which adding an error of +0 would give +0.
+    excess = fma(-c, d, product)
+    return fma(a, b, product) - excess
 
 
 # -- magnitude -----------------------------------------------------------------------------------
@@ -122,8 +126,9 @@ def divide_narrow(a: Complex, b: Complex) -> Complex:
     Both parts are NaN in all cases for which XLA has special rules: a zero denominator gives 0 times infinity; other
     cases have infinite operands. So vectors compute these rules only if a lane needs them.
     """
-    inverse = 1.0 / fma(b[0], b[0], b[1] * b[1])
-    product = plain_product(a, conjugate(b))
+    turned, sign = _turned(b, b)
+    inverse = negate_if(1.0 / fma(b[0], b[0], b[1] * b[1]), sign)
+    product = plain_product(a, conjugate(turned))
     quotient = product[0] * inverse, product[1] * inverse
     if inverse.type.lanes == 1:
         return _with_special_quotients(a, b, quotient)
@@ -136,8 +141,10 @@ def divide(a: Complex, b: Complex) -> Complex:
     """The quotient, with XLA's results for zero denominators and infinite operands."""
     top, top_exponent = _normalized(a)
     bottom, bottom_exponent = _normalized(b)
-    size = fma(bottom[0], bottom[0], bottom[1] * bottom[1])
-    product = multiply(top, conjugate(bottom))
+    bottom, sign = _turned(bottom, bottom)
+    size = negate_if(fma(bottom[0], bottom[0], bottom[1] * bottom[1]), sign)
+    # Rounding errors of infinite products are NaN.
+    product = choose(has_infinity(a), plain_product(top, conjugate(bottom)), multiply(top, conjugate(bottom)))
     # 2^exponent may overflow although the result does not.
     exponent = top_exponent - bottom_exponent
     half = exponent.integer("ashr", 1)
@@ -154,9 +161,23 @@ def _with_special_quotients(a: Complex, b: Complex, quotient: Complex) -> Comple
     towards = plain_product(_direction(a), conjugate(b))
     far = towards[0] * INFINITY, towards[1] * INFINITY
     quotient = choose(lost & has_infinity(a) & is_finite(b), far, quotient)
-    towards = plain_product(a, conjugate(_direction(b)))
-    near = towards[0] * 0.0, towards[1] * 0.0
+    # XLA divides by the larger part only if the other one is finite.
+    one, has_finite = constant(b[0], 1.0), (absolute(b[0]) < INFINITY) | (absolute(b[1]) < INFINITY)
+    turned, sign = _turned(_direction(b), choose(has_finite, b, (one, one)))
+    towards = plain_product(a, conjugate(turned))
+    nothing = negate_if(constant(b[0], 0.0), sign)
+    near = towards[0] * nothing, towards[1] * nothing
     return choose(lost & is_finite(a) & has_infinity(b), near, quotient)
+
+
+def _turned(a: Complex, leading: Complex) -> tuple[Complex, Value]:
+    """``a``, or -a if the larger part of ``leading`` is negative, and the sign bit that was taken away.
+
+    XLA divides by the larger part of the denominator last, so parts of a quotient that cancel have its sign.
+    """
+    larger = where(absolute(leading[0]) >= absolute(leading[1]), leading[0], leading[1])
+    sign = sign_of(larger)
+    return (negate_if(a[0], sign), negate_if(a[1], sign)), sign
 
 
 def _normalized(a: Complex) -> tuple[Complex, Value]:

@@ -6,7 +6,7 @@ import math
 
 from xlakit.cpu.llvm import Value
 from xlakit.cpu.math import math_function
-from xlakit.cpu.math.arithmetic import absolute, at_least, at_most, constant, fma, square_root, where
+from xlakit.cpu.math.arithmetic import absolute, at_least, at_most, constant, fma, square_root, where, with_sign_of
 from xlakit.cpu.scalars.complex_arithmetic import (
     INFINITY,
     Complex,
@@ -43,7 +43,7 @@ def exp(a: Complex) -> Complex:
     result = size * function("cos", y) * factor, size * function("sin", y) * factor
     # An infinite exponent with an infinite or NaN angle has no direction: exp(-inf) is 0, and exp(inf) stays infinite.
     odd = is_infinite(x) & ~(absolute(y) < INFINITY)
-    ends = where(x < 0.0, 0.0, x), where(x < 0.0, 0.0, constant(y, math.nan))
+    ends = where(x < 0.0, 0.0, x), where(x < 0.0, with_sign_of(constant(y, 0.0), y), constant(y, math.nan))
     result = choose(odd, ends, result)
     return result[0], where(y.eq(0.0), y, result[1])
 
@@ -96,7 +96,9 @@ def logistic(a: Complex) -> Complex:
     result = fma(square, 2.0, growth) / size, sine / size
     # For large |x| one of the two terms of the denominator dominates.
     ends = is_infinite(x)
-    along, across = where(ends, small, small * cosine), where(ends, small, small * sine)
+    lost = sine.is_nan()
+    along = where(ends, where(lost, small, with_sign_of(small, cosine)), small * cosine)
+    across = where(ends, with_sign_of(small, where(lost, y, sine)), small * sine)
     result = choose(x > 50.0, (1.0 - along, across), result)
     return choose(x < -50.0, (along, across), result)
 

@@ -56,7 +56,7 @@ def cosh(a: Complex) -> Complex:
     sine, cosine, factor = _hyperbolic(x)
     result = cosine * function("cos", y) * factor, sine * function("sin", y) * factor
     lost = (y.eq(0.0) | x.eq(0.0)) & result[1].is_nan()
-    return result[0], where(lost, with_sign_of(x, y) * with_sign_of(constant(x, 0.0), x), result[1])
+    return result[0], where(lost, with_sign_of(constant(x, 1.0), y) * with_sign_of(constant(x, 0.0), x), result[1])
 
 
 def sin(a: Complex) -> Complex:

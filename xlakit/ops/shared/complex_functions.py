@@ -65,6 +65,8 @@ def rsqrt(z: Complex) -> Complex:
     """1 / sqrt(z); of zero it is (inf, NaN), as in XLA."""
     root = np.sqrt(z)
     out = divide(np.ones_like(z), root)
+    # The inverse of a number is its conjugate times a positive number.
+    out = compose(np.copysign(out.real, root.real), np.copysign(out.imag, -root.imag))
     infinite = np.isinf(z.real) | np.isinf(z.imag)
     out = _where(infinite, np.zeros_like(z.real), np.copysign(0, -z.imag), out)
     return _where(z == 0, np.inf, np.nan, out)
