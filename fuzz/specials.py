@@ -143,7 +143,8 @@ def judge(batch: Batch, given: Sequence[Array]) -> str:
 def other_signs(actual: Array, expected: Array) -> Array:
     """Where zero or infinite parts of complex numbers have other signs; a number with a NaN tells none."""
     wrong = np.zeros(expected.shape, bool)
-    for a, b in ((actual.real, expected.real), (actual.imag, expected.imag)):
+    for part in (np.real, np.imag):
+        a, b = part(actual), part(expected)
         alike = ((a == 0) & (b == 0)) | (np.isinf(a) & np.isinf(b))
         wrong |= alike & (np.signbit(a) != np.signbit(b))
     return wrong & ~(np.isnan(actual) | np.isnan(expected))

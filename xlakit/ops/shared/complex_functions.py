@@ -63,7 +63,7 @@ def logistic(z: Complex) -> Complex:
 
 def rsqrt(z: Complex) -> Complex:
     """1 / sqrt(z); of zero it is (inf, NaN), as in XLA."""
-    root = np.sqrt(z)
+    root: Complex = np.sqrt(z)
     out = divide(np.ones_like(z), root)
     # The inverse of a number is its conjugate times a positive number.
     out = compose(np.copysign(out.real, root.real), np.copysign(out.imag, -root.imag))
