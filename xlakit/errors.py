@@ -8,10 +8,14 @@ while the error propagates.
 from __future__ import annotations
 
 import os
+import signal
 import sys
+import threading
+import traceback
 from collections.abc import Generator, Iterable, Sequence
 from contextlib import contextmanager
-from types import TracebackType
+from functools import partial
+from types import CodeType, TracebackType
 from typing import Any, NamedTuple, Self
 
 # The longest line of an error: longer than lines with many operands, and shorter than a screen.
@@ -202,7 +206,36 @@ def internal_errors(doing: str, *, verified: bool = False) -> Generator[None]:
     except (XlakitError, MemoryError):
         raise
     except Exception as error:
+        if raised_by_handler(error) is not None:
+            raise
         raise InternalError(f"{doing} ended in {type(error).__name__}: {error}", hint=_GOING_ON) from error
+
+
+def raised_by_handler(error: BaseException) -> BaseException | None:
+    """Of an exception and its causes, the one that a handler of a signal raised; None if there is none.
+
+    Python runs handlers between any two instructions of its first thread. What no handler of Exception catches, such as
+    KeyboardInterrupt, is taken for theirs as well.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        return None
+    codes = {_code_of(signal.getsignal(number)) for number in signal.valid_signals()} - {None}
+    cause: BaseException | None = error
+    while cause is not None:
+        frames = traceback.walk_tb(cause.__traceback__)
+        if not isinstance(cause, Exception) or any(frame.f_code in codes for frame, _ in frames):
+            return cause
+        cause = cause.__cause__
+    return None
+
+
+def _code_of(handler: Any) -> CodeType | None:
+    """The code of a function, of a method, of a partial application or of an object that can be called."""
+    while isinstance(handler, partial):
+        handler = handler.func
+    if callable(handler) and not hasattr(handler, "__code__"):
+        handler = getattr(handler, "__func__", None) or type(handler).__call__
+    return getattr(handler, "__code__", None)
 
 
 _GOING_ON = (

@@ -293,6 +293,77 @@ def check_interrupts():
     assert float(jax.jit(lambda x: x + 1)(1.0)) == 2
 
 
+def check_interrupts_of_the_compiler():
+    import os
+    import signal
+    import threading
+
+    import jax
+    import jax.numpy as jnp
+
+    def takes_long(x):
+        for n in range(1, 12):
+            x = jnp.sort(jnp.concatenate([x, x[:n]]) * n)[:64] + jnp.sin(x)
+        return x
+
+    lowered = jax.jit(takes_long).lower(np.ones(64, np.float32))
+
+    def compile_until_interrupted():
+        try:
+            lowered.compile()
+        except Exception as error:
+            if isinstance(error, TimeoutError):
+                raise
+        np.arange(3).sum()
+
+    timer = threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT))
+    timer.start()
+    with pytest.raises(KeyboardInterrupt):
+        compile_until_interrupted()
+    timer.join()
+    assert float(jax.jit(lambda x: x + 1.5)(1.0)) == 2.5
+
+    def handler(number, frame):
+        raise TimeoutError(f"signal {number}")
+
+    before = signal.signal(signal.SIGALRM, handler)
+    for seconds in (0.001, 0.5):
+        signal.setitimer(signal.ITIMER_REAL, seconds)
+        with pytest.raises(TimeoutError, match=f"signal {int(signal.SIGALRM)}"):
+            compile_until_interrupted()
+    signal.signal(signal.SIGALRM, before)
+    assert float(jax.jit(lambda x: x + 2.5)(1.0)) == 3.5
+
+
+def check_interrupts_of_callbacks():
+    import signal
+    import time
+
+    import jax
+
+    def handler(number, frame):
+        raise TimeoutError(f"signal {number}")
+
+    def sleeps(x):
+        signal.setitimer(signal.ITIMER_REAL, 0.1)
+        for _ in range(1000):
+            time.sleep(0.01)
+        return x
+
+    shape = jax.ShapeDtypeStruct((), np.float32)
+    program = jax.jit(lambda x: jax.pure_callback(sleeps, shape, x)).lower(1.0).compile()
+    before = signal.signal(signal.SIGALRM, handler)
+    with pytest.raises(TimeoutError, match=f"signal {int(signal.SIGALRM)}"):
+        program(1.0).block_until_ready()
+        np.arange(3).sum()
+    signal.signal(signal.SIGALRM, signal.default_int_handler)
+    with pytest.raises(KeyboardInterrupt):
+        program(1.0).block_until_ready()
+        np.arange(3).sum()
+    signal.signal(signal.SIGALRM, before)
+    assert float(jax.jit(lambda x: x + 1)(1.0)) == 2
+
+
 def check_pmap():
     import jax
     from jax import lax

@@ -105,11 +105,8 @@ def _refusing(error: Exception) -> Callable[[], Any]:
 
 def _table(state: State) -> Any:
     """The structure: its size, its extensions, its version, and a pointer for each function."""
-    failure = failure_callback(state)
-    of_python = callbacks(state)
-    state.native = Native(tuple(of_python), ctypes.cast(failure, ctypes.c_void_p).value or 0)
-    addresses = dict(state.native.slots)
-    addresses.update({name: ctypes.cast(f, ctypes.c_void_p).value or 0 for name, f in of_python.items()})
+    state.native = Native(callbacks(state), failure_callback(state))
+    addresses = state.native.slots
     version = interface.MAJOR | interface.MINOR << 32
     functions = [addresses[name] for name in interface.LAYOUTS]
     following = ctypes.addressof(Profiler(state).extension(0))
@@ -117,7 +114,7 @@ def _table(state: State) -> Any:
     layouts = words_of([8 * (len(functions) + 5), interface.LAYOUTS_NUMBER, following, *functions, 0, 0])
     head = [interface.TABLE_BYTES, ctypes.addressof(layouts), interface.VERSION_BYTES, 0, version]
     table = words_of([*head, *(addresses[name] for name in interface.SLOTS)])
-    for part in (table, layouts, failure, of_python, state):
+    for part in (table, layouts, state):
         keep_for_ever(part)
     return table
 

@@ -7,7 +7,7 @@ import threading
 import traceback
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from xlakit import compile_cache as cache
 from xlakit.collector import collecting_less
@@ -19,6 +19,7 @@ from xlakit.errors import (
     UnsupportedError,
     XlakitError,
     outside,
+    raised_by_handler,
 )
 from xlakit.jax.api.numbers import Code
 from xlakit.jax.arguments import ArgumentStruct
@@ -34,7 +35,7 @@ from xlakit.options import compiling, current
 from xlakit.settings import check_settings
 
 if TYPE_CHECKING:
-    from xlakit.jax.native.library import Native
+    from xlakit.jax.native.library import Native, OfPython
     from xlakit.jax.program import Program
 
 Slot = Callable[["State", ArgumentStruct], None]
@@ -244,35 +245,41 @@ SLOTS: Final[dict[str, Slot]] = {
 # -- callbacks -------------------------------------------------------------------------------------
 
 
-def callbacks(state: State) -> dict[str, Any]:
-    """A ctypes callback for each function that is written in Python, by name."""
-    prototype = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p)
+def callbacks(state: State) -> dict[str, OfPython]:
+    """The functions that are written in Python, by name, as native code calls them."""
     usual = FloatEnvironment()
-    return {name: prototype(_callback(state, name, slot, usual)) for name, slot in SLOTS.items()}
+    return {name: _callback(state, name, slot, usual) for name, slot in SLOTS.items()}
 
 
-def _callback(state: State, name: str, slot: Slot, usual: FloatEnvironment) -> Callable[[int], int | None]:
-    def call(address: int) -> int | None:
+def _callback(state: State, name: str, slot: Slot, usual: FloatEnvironment) -> OfPython:
+    def call(address: int) -> int:
         try:
             with usual.here():
                 slot(state, ArgumentStruct(name, address))
-        except BaseException as error:  # Nothing may be raised into C.
-            return state.native.make_error(error_code(error), describe(error))
-        return None
+        except BaseException as error:
+            return _made(state, error)
+        return 0
 
     return call
 
 
-def failure_callback(state: State) -> Any:
-    """The ctypes callback that makes the error of a program that ended with a nonzero status, for native code."""
+def failure_callback(state: State) -> OfPython:
+    """The function that makes the error of a program that ended with a nonzero status."""
 
-    def call(_executable: int, status: int) -> int:
+    def call(status: int) -> int:
         from xlakit.jax.program import take_error
 
-        error = take_error() or _error_of(status)
-        return state.native.make_error(error_code(error), describe(error))
+        return _made(state, take_error() or _error_of(status))
 
-    return ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)(call)
+    return call
+
+
+def _made(state: State, error: BaseException) -> int:
+    """The error of an exception. Raises what a signal handler raised: native code hands it over."""
+    raised = raised_by_handler(error)
+    if raised is not None:
+        raise raised
+    return state.native.make_error(error_code(error), describe(error))
 
 
 def _error_of(status: int) -> BaseException:

@@ -1,10 +1,12 @@
 """An exception in the middle of compiling, such as Ctrl-C, leaves LLVM's memory in order."""
 
+import signal
 import subprocess
 import sys
 
 import pytest
 
+import xlakit
 from xlakit.cpu.llvm import engine
 
 # What is left of it is collected as garbage, in any order: LLVM's module must be gone by then. A fault ends the child.
@@ -57,3 +59,20 @@ def test_threads_end_that_were_being_started(monkeypatch):
         thread.join(60)
         assert not thread.is_alive()
     assert len(engine.compile_objects(parts, 1)) == len(parts)
+
+
+def test_the_exception_of_a_signal_handler_is_not_a_fault_of_the_compiler(monkeypatch):
+    def handler(number, frame):
+        raise TimeoutError(number)
+
+    def interrupted(*_, **__):
+        signal.raise_signal(signal.SIGALRM)
+
+    monkeypatch.setattr(engine._Machine, "run_passes", interrupted)
+    module = xlakit.HloModule.from_text("ENTRY e { x = f32[8] parameter(0) ROOT r = f32[8] negate(x) }")
+    before = signal.signal(signal.SIGALRM, handler)
+    try:
+        with pytest.raises(TimeoutError):
+            xlakit.compile(module, cache=False)
+    finally:
+        signal.signal(signal.SIGALRM, before)

@@ -21,7 +21,7 @@ from xlakit.jax.native.events import ready_event
 from xlakit.jax.native.executables import keep
 from xlakit.jax.native.memory import is_queued, leave_to_queue, share_with_queue
 from xlakit.jax.native.prepare import Prepared, is_donated, result_of, word
-from xlakit.jax.native.python import interrupt
+from xlakit.jax.native.python import FAILURE, interrupt
 from xlakit.jax.native.queue import LONG_WEIGHT, await_empty, blocks_of, data_of, events_of
 from xlakit.jax.native.records import BUFFER, CALL, DEVICE, EVENT, EXECUTABLE, RESULT, Mode
 
@@ -55,7 +55,6 @@ _FAULTS: Final = (
 
 def emit_execute(module: Module) -> None:
     """Emit the function LoadedExecutable_Execute."""
-    module.declare("xlakit_jax_failure", PTR, [I64, I64])
     _emit_finish(module)
     _emit_give_results(module)
     _emit_await_arguments(module)
@@ -184,7 +183,7 @@ def _emit_run_here(module: Module) -> None:
         _return_interrupted(fn, struct, call)
         fn.call("mark_donated", VOID, struct, fn.i64(0))
         fn.call("give_up", VOID, call)
-        fn.ret(fn.call("xlakit_jax_failure", PTR, executable.cast("ptrtoint", I64), status))
+        fn.ret(fn.call(FAILURE, PTR, status))
     with fn.if_(measured):
         fn.call("note_time", VOID, executable, now() - since)
     fn.call("give_results", VOID, struct, call, fn.null())

@@ -12,6 +12,8 @@ from xlakit.cpu.cache_key import runtime_key
 from xlakit.cpu.llvm.effort import Effort
 from xlakit.cpu.llvm.library import Library, laid_out
 from xlakit.cpu.runtime import runtime_symbols
+from xlakit.jax.native.python import FAILURE, object_symbol
+from xlakit.jax.records import keep_for_ever
 
 _FORK: Final = ("queue_before_fork", "queue_after_fork_in_parent", "queue_after_fork_in_child")
 _FOR_PYTHON: Final = (
@@ -20,23 +22,33 @@ _FOR_PYTHON: Final = (
 )  # fmt: skip
 _VARIANT: Final = "jax"
 
+# Takes the address of a structure, or a status; gives the address of an error, or 0.
+OfPython = Callable[[int], int]
+
 
 class Native:
-    """The functions in memory. They stay until the process ends."""
+    """The functions in memory. They stay until the process ends.
 
-    def __init__(self, of_python: tuple[str, ...], failure: int) -> None:
-        code = _machine_code(of_python)
+    of_python: the interface's functions that are written in Python. failure: gives the address of the error of a
+    program that ended with a status.
+    """
+
+    def __init__(self, of_python: Mapping[str, OfPython], failure: OfPython) -> None:
+        code = _machine_code(tuple(of_python))
         names: list[str] = code.fields["slots"]
         found = runtime_symbols()
         symbols = {name: found[name] for name in code.fields["runtime"]}
         for name in code.fields["python"]:
             symbols[name] = ctypes.cast(getattr(ctypes.pythonapi, name), ctypes.c_void_p).value or 0
+        for name, function in {**of_python, FAILURE: failure}.items():
+            keep_for_ever(function)
+            symbols[object_symbol(name)] = id(function)
         exported = [*names, *_FOR_PYTHON]
         self._library = Library(
             "xlakit_jax",
             bytes(code.sections["object"]),
             exported,
-            {**symbols, "xlakit_jax_failure": failure},
+            symbols,
             stays=True,
         )
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._library))

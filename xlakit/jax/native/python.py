@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Final
 
-from xlakit.cpu.llvm import I1, I32, PTR, VOID, Function, Module, Type, Value
+from xlakit.cpu.llvm import I1, I32, I64, PTR, VOID, Function, Module, Type, Value
 from xlakit.cpu.llvm.promises import COLD, NO_INLINE
 from xlakit.jax.api.numbers import Code
 from xlakit.jax.native.errors import error
@@ -24,7 +24,14 @@ PYTHON_FUNCTIONS: Final[list[tuple[str, Type, list[Type]]]] = [
     ("PyErr_Restore", VOID, [PTR, PTR, PTR]),
     ("PyErr_SetInterrupt", VOID, []),
     ("Py_AddPendingCall", I32, [PTR, PTR]),
+    ("PyLong_FromLongLong", PTR, [I64]),
+    ("PyLong_AsLongLong", I64, [PTR]),
+    ("PyObject_CallOneArg", PTR, [PTR, PTR]),
+    ("Py_DecRef", VOID, [PTR]),
 ]
+
+# The function, written in Python, that makes the error of a program that ended with a nonzero status.
+FAILURE: Final = "failure_of"
 
 # The exception of a signal handler that Python still has to raise: its type, value and traceback, which are owned.
 _KEPT = "exception_of_handler"
@@ -71,6 +78,47 @@ def emit_python(module: Module) -> None:
     failure = error(fn, Code.CANCELLED, "waiting for a program was interrupted; the program goes on")
     interrupt(fn)
     fn.ret(failure)
+
+
+def emit_calls_of_python(module: Module, functions: Iterable[str]) -> None:
+    """For each function that is written in Python one that calls it; it takes an integer, and gives an error's address.
+
+    An exception that leaves it, which a signal handler can raise even before its first statement, is handed over like
+    those that are raised while a program runs. A callback of ctypes would print it, and return nothing.
+    """
+    fn = module.function("call_python", PTR, [PTR, I64], attributes=(NO_INLINE, COLD))
+    called, argument = fn.parameters
+    state = fn.call("PyGILState_Ensure", I32)
+    number = fn.call("PyLong_FromLongLong", PTR, argument)
+    found = fn.call("PyObject_CallOneArg", PTR, called, number)
+    fn.call("Py_DecRef", VOID, number)
+
+    def hand_over() -> tuple[Value]:
+        fn.call("settle_signals", I1)
+        interrupt(fn)
+        return (error(fn, Code.CANCELLED, "interrupted by an exception, which Python raises next"),)
+
+    def returned() -> tuple[Value]:
+        address = fn.call("PyLong_AsLongLong", I64, found)
+        fn.call("Py_DecRef", VOID, found)
+        return (address.cast("inttoptr", PTR),)
+
+    (result,) = fn.if_else(found.eq(fn.null()), hand_over, returned)
+    fn.call("PyGILState_Release", VOID, state)
+    fn.ret(result)
+
+    for name in functions:
+        module.declare(object_symbol(name), VOID, [])
+        parameter = I64 if name == FAILURE else PTR
+        fn = module.function(name, PTR, [parameter], external=name != FAILURE)
+        (argument,) = fn.parameters
+        argument = argument if name == FAILURE else argument.cast("ptrtoint", I64)
+        fn.ret(fn.call("call_python", PTR, fn.address(object_symbol(name)), argument))
+
+
+def object_symbol(function: str) -> str:
+    """The symbol of the Python object that a function calls."""
+    return f"python_{function}"
 
 
 def interrupt(fn: Function) -> None:

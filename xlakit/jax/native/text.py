@@ -17,7 +17,7 @@ from xlakit.jax.native.getters import emit_getters
 from xlakit.jax.native.layouts import emit_extension, emit_layouts
 from xlakit.jax.native.memory import emit_blocks
 from xlakit.jax.native.prepare import emit_prepare
-from xlakit.jax.native.python import PYTHON_FUNCTIONS, emit_python
+from xlakit.jax.native.python import FAILURE, PYTHON_FUNCTIONS, emit_calls_of_python, emit_python
 from xlakit.jax.native.queue import emit_queue
 from xlakit.jax.native.staging import emit_staging
 from xlakit.jax.native.transfer import emit_transfer
@@ -38,7 +38,7 @@ PYTHON: Final = [name for name, _, _ in PYTHON_FUNCTIONS]
 def slots_text(of_python: tuple[str, ...]) -> tuple[str, list[str]]:
     """The functions as LLVM IR, and the names of the interface's functions among them.
 
-    of_python: the functions that are written in Python, which are not emitted as unsupported.
+    of_python: the interface's functions that are written in Python.
     """
     module = Module("jax")
     for name, result, parameters in _FROM_RUNTIME:
@@ -62,5 +62,6 @@ def slots_text(of_python: tuple[str, ...]) -> tuple[str, list[str]]:
         emit_getters,
     ):
         emit(module)
-    emit_unsupported(module, [s for s in SLOTS if s not in module.functions and s not in of_python])
+    emit_calls_of_python(module, (*of_python, FAILURE))
+    emit_unsupported(module, [s for s in SLOTS if s not in module.functions])
     return module.text(), [s for s in (*SLOTS, *LAYOUTS) if s in module.functions]
