@@ -5,6 +5,9 @@ random, behind which all garbage is collected; then once more, undisturbed, whic
 that dies is the worst that is found; ``--number`` says of which module.
 
     python -m fuzz.interrupts --seed 7 --seconds 60
+
+With ``--jax`` programs of JAX are compiled and called instead, with a callback and without, where XLAKIT_AS or
+JAX_PLATFORMS says that JAX runs on xlakit; an interruption that becomes an error of JAX is a fault as well.
 """
 
 from __future__ import annotations
@@ -74,11 +77,54 @@ def judge(program: Program, rng: np.random.Generator) -> str:
     return next((f"result {name} is another one after an interruption: {fault}" for name, fault in faults if fault), "")
 
 
+def judge_jax(rng: np.random.Generator) -> str:
+    """Describe the fault of programs of JAX that are compiled and called behind interruptions; "" if there is none."""
+    import jax
+
+    x = rng.standard_normal(int(rng.integers(1, 1 << 18))).astype(np.float32)
+    factor, calls = float(rng.integers(2, 9)), int(rng.integers(1, 4))
+    has_callback = bool(rng.integers(2))
+
+    def function(x: jax.Array) -> jax.Array:
+        if has_callback:
+            x = jax.pure_callback(_slowly, jax.ShapeDtypeStruct(x.shape, x.dtype), x)
+        return jax.lax.fori_loop(0, 30, lambda _, y: jax.numpy.sin(y) * factor, x)
+
+    def run() -> Array:
+        program, y = jax.jit(function).lower(x).compile(), x
+        for _ in range(calls):
+            y = program(y)
+        return np.asarray(y)
+
+    begin = time.perf_counter()
+    expected = run()
+    takes = time.perf_counter() - begin
+    for _ in range(_INTERRUPTIONS):
+        try:
+            with _interrupted_after(max(1e-4, takes * rng.random())):
+                run()
+        except RuntimeError as error:
+            return f"an interruption became {type(error).__name__}: {error}"
+        gc.collect()
+    fault = difference(run(), expected)
+    return f"the result is another one after an interruption: {fault}" if fault else ""
+
+
+def _slowly(x: Array) -> Array:
+    for _ in range(50):
+        time.sleep(1e-3)
+    return np.asarray(x)
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command."""
-    options = numbered.parser("fuzz.interrupts", __doc__, 500).parse_args(arguments)
+    parser = numbered.parser("fuzz.interrupts", __doc__, 500)
+    parser.add_argument("--jax", action="store_true", help="programs of JAX, on xlakit")
+    options = parser.parse_args(arguments)
 
     def fault_of(number: int) -> str:
+        if options.jax:
+            return judge_jax(np.random.default_rng([options.seed, number]))
         program = generated(options.seed, number)
         if options.number is not None:
             print(program.text)
