@@ -21,9 +21,9 @@ from xlakit.jax.native.events import ready_event
 from xlakit.jax.native.executables import keep
 from xlakit.jax.native.memory import is_queued, leave_to_queue, share_with_queue
 from xlakit.jax.native.prepare import Prepared, is_donated, result_of, word
-from xlakit.jax.native.python import FAILURE, interrupt
+from xlakit.jax.native.python import interrupt
 from xlakit.jax.native.queue import LONG_WEIGHT, await_empty, blocks_of, data_of, events_of
-from xlakit.jax.native.records import BUFFER, CALL, DEVICE, EVENT, EXECUTABLE, RESULT, Mode
+from xlakit.jax.native.records import BUFFER, CALL, DEVICE, EVENT, EXECUTABLE, FAILURE, RESULT, Mode
 
 _FAULTS: Final = (
     (

@@ -12,7 +12,7 @@ from xlakit.cpu.cache_key import runtime_key
 from xlakit.cpu.llvm.effort import Effort
 from xlakit.cpu.llvm.library import Library, laid_out
 from xlakit.cpu.runtime import runtime_symbols
-from xlakit.jax.native.python import FAILURE, object_symbol
+from xlakit.jax.native.records import FAILURE, object_symbol
 from xlakit.jax.records import keep_for_ever
 
 _FORK: Final = ("queue_before_fork", "queue_after_fork_in_parent", "queue_after_fork_in_child")

@@ -9,6 +9,7 @@ from xlakit.cpu.llvm import I1, I32, I64, PTR, VOID, Function, Module, Type, Val
 from xlakit.cpu.llvm.promises import COLD, NO_INLINE
 from xlakit.jax.api.numbers import Code
 from xlakit.jax.native.errors import error
+from xlakit.jax.native.records import FAILURE, object_symbol
 
 # The functions of Python's C interface that native code imports: name, result and parameters.
 PYTHON_FUNCTIONS: Final[list[tuple[str, Type, list[Type]]]] = [
@@ -29,9 +30,6 @@ PYTHON_FUNCTIONS: Final[list[tuple[str, Type, list[Type]]]] = [
     ("PyObject_CallOneArg", PTR, [PTR, PTR]),
     ("Py_DecRef", VOID, [PTR]),
 ]
-
-# The function, written in Python, that makes the error of a program that ended with a nonzero status.
-FAILURE: Final = "failure_of"
 
 # The exception of a signal handler that Python still has to raise: its type, value and traceback, which are owned.
 _KEPT = "exception_of_handler"
@@ -114,11 +112,6 @@ def emit_calls_of_python(module: Module, functions: Iterable[str]) -> None:
         (argument,) = fn.parameters
         argument = argument if name == FAILURE else argument.cast("ptrtoint", I64)
         fn.ret(fn.call("call_python", PTR, fn.address(object_symbol(name)), argument))
-
-
-def object_symbol(function: str) -> str:
-    """The symbol of the Python object that a function calls."""
-    return f"python_{function}"
 
 
 def interrupt(fn: Function) -> None:

@@ -102,3 +102,12 @@ def layout_number(minor_to_major: Sequence[int]) -> int:
     for at, dimension in enumerate(minor_to_major):
         number = number * LAYOUT_BASE + (dimension ^ (rank - 1 - at))
     return number & ((1 << 64) - 1)
+
+
+# The function, written in Python, that makes the error of a program that ended with a nonzero status.
+FAILURE: Final = "failure_of"
+
+
+def object_symbol(function: str) -> str:
+    """The symbol of the Python object that a function calls."""
+    return f"python_{function}"

@@ -17,8 +17,9 @@ from xlakit.jax.native.getters import emit_getters
 from xlakit.jax.native.layouts import emit_extension, emit_layouts
 from xlakit.jax.native.memory import emit_blocks
 from xlakit.jax.native.prepare import emit_prepare
-from xlakit.jax.native.python import FAILURE, PYTHON_FUNCTIONS, emit_calls_of_python, emit_python
+from xlakit.jax.native.python import PYTHON_FUNCTIONS, emit_calls_of_python, emit_python
 from xlakit.jax.native.queue import emit_queue
+from xlakit.jax.native.records import FAILURE
 from xlakit.jax.native.staging import emit_staging
 from xlakit.jax.native.transfer import emit_transfer
 
