@@ -59,8 +59,11 @@ _STACK_BYTES = knob("rows.stack_bytes", 1 << 15, 0, 64)
 # Fewer rows than this, each long, are divided into parts.
 _FEW_ROWS = knob("rows.few_rows", 8, 0, 1000, tries=(0, 1000))
 _LONG_NANOSECONDS = knob("rows.long_nanoseconds", 50_000.0, 10.0)
-# Larger arrays are read from beyond the second-level cache, where a jump costs more than the partial results.
-_FAR_BYTES = knob("rows.far_bytes", lambda: machine.current().l2, 0, tries=(times(4), times(16)))
+# Larger arrays are read from beyond the second-level cache, where a jump costs more than the partial results; a small
+# last-level cache, which programs share with others, bounds it as well.
+_FAR_BYTES = knob(
+    "rows.far_bytes", lambda: min(2 * machine.current().l2, machine.current().l3 // 8), 0, tries=(times(0.5), times(8))
+)
 # Processors follow about this many runs side by side, so rows of so few runs are read in any order.
 _MOST_STREAMS = knob("rows.most_streams", 32, 1)
 # Shorter runs leave too many partial results; longer ones are prefetched by the processor, which stops at pages.
