@@ -293,48 +293,6 @@ def check_interrupts():
     assert float(jax.jit(lambda x: x + 1)(1.0)) == 2
 
 
-def check_interrupts_of_the_compiler():
-    import os
-    import signal
-    import threading
-
-    import jax
-    import jax.numpy as jnp
-
-    def takes_long(x):
-        for n in range(1, 12):
-            x = jnp.sort(jnp.concatenate([x, x[:n]]) * n)[:64] + jnp.sin(x)
-        return x
-
-    lowered = jax.jit(takes_long).lower(np.ones(64, np.float32))
-
-    def compile_until_interrupted():
-        try:
-            lowered.compile()
-        except Exception as error:
-            if isinstance(error, TimeoutError):
-                raise
-        np.arange(3).sum()
-
-    timer = threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT))
-    timer.start()
-    with pytest.raises(KeyboardInterrupt):
-        compile_until_interrupted()
-    timer.join()
-    assert float(jax.jit(lambda x: x + 1.5)(1.0)) == 2.5
-
-    def handler(number, frame):
-        raise TimeoutError(f"signal {number}")
-
-    before = signal.signal(signal.SIGALRM, handler)
-    for seconds in (0.001, 0.5):
-        signal.setitimer(signal.ITIMER_REAL, seconds)
-        with pytest.raises(TimeoutError, match=f"signal {int(signal.SIGALRM)}"):
-            compile_until_interrupted()
-    signal.signal(signal.SIGALRM, before)
-    assert float(jax.jit(lambda x: x + 2.5)(1.0)) == 3.5
-
-
 def check_interrupts_of_callbacks():
     import signal
     import time
