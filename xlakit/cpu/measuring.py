@@ -116,7 +116,6 @@ def _write_fused(fn: Function, type: Type) -> None:
         loop.next(*(fn.intrinsic("llvm.fmuladd", wide, x, y, z) for x in loop.carried))
     for n, x in enumerate(loop.results):
         fn.store(x, fn.at(numbers, wide, n))
-    fn.ret()
 
 
 def _write_chain(fn: Function) -> None:
@@ -129,7 +128,6 @@ def _write_chain(fn: Function) -> None:
             x = fn.intrinsic("llvm.fshl", I64, x, x, fn.constant(I64, 1)) + y
         loop.next(x)
     fn.store(loop.results[0], numbers)
-    fn.ret()
 
 
 def _write_read(fn: Function) -> None:
@@ -144,7 +142,6 @@ def _write_read(fn: Function) -> None:
         again.next(*loop.results)
     for n, total in enumerate(again.results):
         fn.store(total, fn.at(result, wide, n))
-    fn.ret()
 
 
 def _write_copy(fn: Function) -> None:
@@ -156,7 +153,6 @@ def _write_copy(fn: Function) -> None:
         for n in range(8):
             index = first + n
             fn.store(fn.load(wide, fn.at(source, wide, index)), fn.at(result, wide, index))
-    fn.ret()
 
 
 def _best(run: Callable[[], object], repeated: int = _REPEATED) -> float:

@@ -117,5 +117,4 @@ def tile_kernel(
     members = Members(fn, slot, count)
     with fn.loop(begin, end) as loop:
         body(members, loop.index)
-    fn.ret()
     return Phase(fn.name, tasks, cost)

@@ -47,5 +47,4 @@ class Probes:
         begin = fn.call(CLOCK, I64)
         fn.call(phase.function, VOID, *fn.parameters)
         fn.call(RANGE, VOID, fn.address(self._recorder), fn.i64(self._numbers[step]), begin)
-        fn.ret()
         return fn.name

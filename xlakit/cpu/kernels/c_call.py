@@ -75,7 +75,6 @@ def emit_c_call(module: Module, instruction: Instruction) -> Kernel:
     inputs_of_call = [_pointer(fn, operand.shape, inputs) for operand in instruction.operands]
     out = _pointer(fn, instruction.shape, iter(pointers[len(numbers) :]))
     fn.call(symbol, VOID, out, _table(fn, inputs_of_call))
-    fn.ret()
     return Kernel((Phase(fn.name, 1, C_CALL),), updates)
 
 

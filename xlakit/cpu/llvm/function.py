@@ -44,10 +44,12 @@ class Function:
         self._lines: list[str] = []
         self._entry: list[str] = []
         self._count, self._label = 0, "entry"
-        self._ended = self._is_assembly = False
+        self._is_assembly = False
         self._access_group = ""
         # Fast-math flags for the floating point instructions that follow, such as promises.REASSOCIATES.
         self.fast_math = ""
+        # The value that is returned at the end of the code; of a function without one, the code must end with ret().
+        self.result_at_end: Value | None = None
 
     # -- writing ---------------------------------------------------------------------------------
 
@@ -373,11 +375,7 @@ class Function:
     # -- ends ------------------------------------------------------------------------------------
 
     def ret(self, value: Value | None = None) -> None:
-        """Return; no instruction may follow in this block."""
-        self._emit_return(value)
-        self._ended = True
-
-    def _emit_return(self, value: Value | None) -> None:
+        """Return; no instruction may follow in this block. A function without a result needs none at its end."""
         self.emit_void("ret void" if value is None else f"ret {value.type.name} {value.text}")
 
     def is_assembly(self, lines: Sequence[str]) -> None:
@@ -386,14 +384,13 @@ class Function:
         self._is_assembly = True
         self.emit_void(f'call void asm sideeffect "{text}", "~{{memory}}"()')
         self.emit_void(promises.BEHIND_ASSEMBLY)
-        self._ended = True
 
     def return_if(self, condition: Value, value: Value | None = None) -> None:
         """Return early if the condition holds."""
         then, rest = self._labels("return", "rest")
         self.emit_void(f"br i1 {condition.text}, label %{then}, label %{rest}")
         self._start(then)
-        self._emit_return(value)
+        self.ret(value)
         self._start(rest)
 
     @property
@@ -413,8 +410,10 @@ class Function:
 
     def text(self) -> str:
         """The definition as LLVM IR."""
-        if not self._ended:
-            raise InternalError(f"the function {self.name} does not return")
+        if not self._lines or not self._lines[-1].startswith(("  ret ", f"  {promises.BEHIND_ASSEMBLY}")):
+            if self.result is not VOID and self.result_at_end is None:
+                raise InternalError(f"the function {self.name} does not return")
+            self.ret(self.result_at_end)
         parameters = ", ".join(
             f"{p.type.name} {promises.NO_ALIAS + ' ' if n in self._unaliased else ''}{p.text}"
             for n, p in enumerate(self.parameters)

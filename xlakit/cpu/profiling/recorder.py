@@ -189,7 +189,6 @@ def _emit_event(module: Module) -> None:
     thread = fn.call("pthread_self", I64)
     for name, value in (("number", number), ("begin", begin), ("end", end), ("thread", thread)):
         _EVENT.store(fn, event, name, value)
-    fn.ret()
 
 
 def _totals(fn: Function, recorder: Value, number: Value) -> Value:
@@ -223,7 +222,6 @@ def _emit_range(module: Module) -> None:
     fn.atomic_update("add", _TOTALS.at(fn, totals, "ranges"), fn.i64(1), "monotonic")
     fn.atomic_update("add", _TOTALS.at(fn, totals, "busy"), now - begin, "monotonic")
     fn.call("event", VOID, recorder, number | _RANGE_BIT, begin, now)
-    fn.ret()
 
 
 def now() -> int:

@@ -171,7 +171,6 @@ def _emit_note(module: Module) -> None:
     for number, word in enumerate(words):
         fn.store(word, fn.at(entry, I64, number))
     _unlock(fn)
-    fn.ret()
 
 
 def _emit_noted(module: Module, name: str, word: int) -> None:

@@ -32,7 +32,6 @@ def emit_library_threads(module: Module) -> None:
         enter.call_pointer(set, VOID, enter.i32(1))
     _STATE.store(enter, state, "running", running + 1)
     waiting.unlock(enter, _STATE.at(enter, state, "mutex"))
-    enter.ret()
 
     leave = module.function("xlakit_library_leave", VOID, [], external=True)
     state = leave.address(state_name)
@@ -43,7 +42,6 @@ def emit_library_threads(module: Module) -> None:
         before = _STATE.load(leave, state, "before").cast("trunc", I32)
         leave.call_pointer(leave.load(PTR, _STATE.at(leave, state, "set")), VOID, before)
     waiting.unlock(leave, _STATE.at(leave, state, "mutex"))
-    leave.ret()
 
     reset = module.function("xlakit_library_reset", VOID, [], external=True)
     state = reset.address(state_name)
@@ -53,4 +51,3 @@ def emit_library_threads(module: Module) -> None:
         reset.call_pointer(reset.load(PTR, _STATE.at(reset, state, "set")), VOID, before)
     _STATE.store(reset, state, "running", reset.i64(0))
     waiting.make_mutex(reset, _STATE.at(reset, state, "mutex"))
-    reset.ret()

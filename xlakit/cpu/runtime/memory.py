@@ -144,7 +144,6 @@ def _emit_give_back(module: Module) -> None:
         fn.atomic_update("sub", cached_bytes, fn.call("bytes_of", I64, _HEADER.load(fn, header, "size_class")))
         fn.call("free", VOID, fn.load(PTR, _HEADER.at(fn, header, "origin")))
         iteration.next(next_block)
-    fn.ret()
 
 
 def _emit_evict(module: Module) -> None:
@@ -184,7 +183,6 @@ def _emit_trim(module: Module) -> None:
     evicted = fn.call("evict", PTR, fn.i64(0))
     waiting.unlock(fn, mutex)
     fn.call("give_back", VOID, evicted)
-    fn.ret()
 
 
 def _emit_allocate_shared(module: Module) -> None:
@@ -228,7 +226,6 @@ def _emit_release_shared(module: Module) -> None:
         return (evicted,)
 
     fn.call("give_back", VOID, *fn.if_else(bytes > limit, give_back, keep))
-    fn.ret()
 
 
 def _emit_allocate(module: Module) -> None:
@@ -266,7 +263,6 @@ def _emit_release(module: Module) -> None:
             THREAD.store(fn, state, "cached", total)
         fn.return_if(is_cached)
         fn.call("release_shared", VOID, block, size_class)
-        fn.ret()
 
 
 def _emit_thread_exit(module: Module) -> Function:
@@ -282,13 +278,11 @@ def _emit_thread_exit(module: Module) -> Function:
             iteration.next(next_block)
         fn.store(fn.null(), head)
     THREAD.store(fn, state, "cached", fn.i64(0))
-    fn.ret()
 
     fn = module.function("end_thread", VOID, [PTR])
     (state,) = fn.parameters
     fn.call("share_free", VOID, state)
     fn.call("free", VOID, state)
-    fn.ret()
     return fn
 
 
@@ -297,7 +291,6 @@ def _emit_fork_hooks(module: Module) -> None:
     for name, act in (("xlakit_memory_before_fork", waiting.lock), ("xlakit_memory_after_fork", waiting.unlock)):
         fn = module.function(name, VOID, [], external=True)
         act(fn, _CACHE.at(fn, fn.address("cache"), "mutex"))
-        fn.ret()
 
 
 def _emit_statistics(module: Module) -> None:

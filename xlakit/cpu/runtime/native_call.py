@@ -78,7 +78,6 @@ def _emit_start(module: Module) -> None:
     fn = module.function("xlakit_python_start", VOID, [I64, I64, I64], external=True)
     for name, value in zip(_OBJECTS.names, fn.parameters, strict=True):
         _OBJECTS.store(fn, fn.address("objects"), name, value)
-    fn.ret()
 
 
 def _emit_data_handler(module: Module) -> None:
@@ -104,7 +103,6 @@ def _emit_data_handler(module: Module) -> None:
 
     fn = module.function("xlakit_data_free", VOID, [PTR, PTR, I64], external=True)
     fn.call("xlakit_release", VOID, fn.parameters[1])
-    fn.ret()
 
 
 def _emit_new_array(module: Module) -> None:
@@ -192,7 +190,6 @@ def _emit_release_objects(module: Module) -> None:
     objects, begin, end = fn.parameters
     with fn.loop(begin, end) as iteration:
         _c(fn, "Py_DecRef", fn.load(PTR, fn.at(objects, PTR, iteration.index)))
-    fn.ret()
 
 
 def _emit_assemble(module: Module) -> None:

@@ -65,7 +65,6 @@ def _emit_random_state(module: Module) -> None:
     fn.atomic_store(fn.i64(0), lock)
     fn.store(low, target)
     fn.store(high, fn.at(target, I64, 1))
-    fn.ret()
 
 
 def _emit_random_draw(module: Module) -> None:
@@ -76,4 +75,3 @@ def _emit_random_draw(module: Module) -> None:
     number = fn.atomic_update("add", RANDOM.at(fn, random, "draws"), fn.i64(1))
     for index, word in enumerate((RANDOM.load(fn, random, "key"), fn.i64(0), number)):
         fn.store(word, fn.at(target, I64, index))
-    fn.ret()

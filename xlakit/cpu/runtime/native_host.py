@@ -21,7 +21,6 @@ def emit_host(module: Module) -> None:
     main = module.global_data("main_thread", 8)
     fn = module.function("xlakit_main_thread", VOID, [I64], external=True)
     fn.store(fn.parameters[0], fn.address(main))
-    fn.ret()
 
     module.declare("xlakit_host_trampoline", I64, [I64, I64, I64])
     fn = module.function("xlakit_host_call", I64, [PTR, I64, PTR], external=True)

@@ -125,7 +125,6 @@ def _emit_wake_children(module: Module) -> None:
     first = number * 2 + 1
     with fn.loop(first, (first + 2).smin(participants)) as children:
         waiting.wake(fn, _parking_slot(fn, children.index))
-    fn.ret()
 
 
 def _emit_spread(module: Module) -> None:
@@ -161,7 +160,6 @@ def _emit_spread(module: Module) -> None:
     # If all are taken, the mask is empty; the system refuses it, and the thread stays on its processor.
     fn.call("sched_setaffinity", I32, fn.i32(0), fn.i64(_MASK_BYTES), mask)
     fn.call("claim_processor", I1, job)
-    fn.ret()
 
 
 def _emit_cancellation(module: Module) -> None:
@@ -214,7 +212,6 @@ def _emit_work(module: Module) -> None:
                 left = _participant(fn, other.index)
                 fn.atomic_store(_PARTICIPANT.load(fn, left, "end"), _PARTICIPANT.at(fn, left, "next"))
             chunk.next(claim())
-    fn.ret()
 
 
 def _emit_join(module: Module) -> None:
@@ -296,7 +293,6 @@ def _emit_grow(module: Module) -> None:
     # If there are more threads than processors, spinning would take time from the workers of the job.
     enough = workers < _field(fn, "processors")
     _POOL.store(fn, pool, "spin", fn.select(enough, fn.i64(_SPIN_NANOSECONDS), fn.i64(0)))
-    fn.ret()
 
 
 def _emit_run_job(module: Module) -> None:
@@ -332,7 +328,6 @@ def _emit_run_job(module: Module) -> None:
         with fn.while_((), lambda _: others_work()):
             waiting.sleep(fn, _parking_slot(fn, zero), others_work, fn.i64(_ASLEEP_NANOSECONDS))
             fn.call("is_cancelled", I1)
-    fn.ret()
 
 
 def _emit_alone(module: Module) -> None:
@@ -351,7 +346,6 @@ def _emit_alone(module: Module) -> None:
         now = waiting.clock(fn)
         short = ((now - then) < _ALONE_NANOSECONDS) & (length < left)
         iteration.next(end, fn.select(short, length + length, length), now, fn.call("is_cancelled", I1))
-    fn.ret()
 
 
 def _emit_parallel(module: Module) -> None:
@@ -387,7 +381,6 @@ def _emit_parallel(module: Module) -> None:
             fn.call_pointer(function, VOID, table, zero, tasks)
         with fn.if_(~whole):
             fn.call("run_alone", VOID, function, table, tasks, grain)
-    fn.ret()
 
 
 def _emit_thread_count(module: Module) -> None:
@@ -406,7 +399,6 @@ def _emit_reset(module: Module) -> None:
         _POOL.store(fn, pool, name, zero)
     waiting.make_parking_slot(fn, _parking_slot(fn, zero))
     THREAD.store(fn, thread_state(fn), "busy", zero)
-    fn.ret()
 
 
 def _emit_stop(module: Module) -> None:
@@ -438,4 +430,3 @@ def _emit_stop(module: Module) -> None:
 
     with fn.while_((), lambda _: some_live()):
         fn.call("sched_yield", I32)
-    fn.ret()

@@ -37,7 +37,6 @@ def runtime_text() -> str:
     emit_rendezvous_start(fn, processors)
     fn.call("xlakit_device_threads_reset", VOID)
     fn.call("xlakit_library_reset", VOID)
-    fn.ret()
     emit_context(module)
     emit_fibers(module)
     emit_host(module)

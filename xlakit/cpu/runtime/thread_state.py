@@ -56,7 +56,6 @@ def emit_thread_limit(module: Module) -> None:
     """
     fn = module.function("xlakit_detach_thread", VOID, [], external=True)
     THREAD.store(fn, thread_state(fn), "detached", fn.i64(1))
-    fn.ret()
 
     fn = module.function("xlakit_limit_threads", I64, [I64], external=True)
     state = thread_state(fn)

@@ -130,5 +130,4 @@ def wake(fn: Function, parking: Value) -> None:
         module.declare("pthread_cond_signal", I32, [PTR])
         waker.call("pthread_cond_signal", I32, PARKING_SLOT.at(waker, its, "condition"))
         unlock(waker, mutex)
-        waker.ret()
     fn.call(waker, VOID, parking)

@@ -76,7 +76,6 @@ def _text() -> str:
     fn = module.function("store", VOID, [PTR, I64], external=True)
     word, value = fn.parameters
     fn.atomic_store(value, word, "release")
-    fn.ret()
 
     # load(word): an acquire load: later reads see the writes before the store of the value.
     fn = module.function("load", I64, [PTR], external=True)

@@ -146,7 +146,6 @@ def _emit_drop(module: Module) -> None:
     unlock_buffer(fn, buffer)
     with fn.if_(block.ne(fn.null())):
         fn.call("release_block", VOID, block)
-    fn.ret()
 
 
 def delete(fn: Function, buffer: Value) -> None:
@@ -161,7 +160,6 @@ def _emit_lives(module: Module) -> None:
     fn.call("drop", VOID, buffer, fn.constant(I1, 1), fn.constant(I1, 1))
     fn.call("release_event", VOID, fn.load(PTR, BUFFER.at(fn, buffer, "event")))
     fn.call("xlakit_release", VOID, buffer)
-    fn.ret()
 
     fn = module.function("Buffer_Destroy", PTR, [PTR], external=True)
     fn.call("destroy_buffer", VOID, arguments_of("Buffer_Destroy").pointer(fn, fn.parameters[0], "buffer"))

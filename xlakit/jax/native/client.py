@@ -34,7 +34,6 @@ def emit_client(module: Module) -> None:
 
     fn = module.function("destroy_bytes", VOID, [PTR], external=True)
     fn.call("xlakit_release", VOID, fn.parameters[0])
-    fn.ret()
 
     for slot in _NOTHING_TO_DO:
         fn = module.function(slot, PTR, [PTR], external=True)

@@ -75,7 +75,6 @@ def emit_dispatch(module: Module) -> None:
     module.global_data(MODE, 8)
     fn = module.function("set_queue_mode", VOID, [I64], external=True)
     fn.store(fn.parameters[0], fn.address(MODE))
-    fn.ret()
     _emit_measuring(module)
     _emit_gap(module)
     _emit_next_phase(module)
@@ -112,19 +111,16 @@ def _emit_measuring(module: Module) -> None:
     # The first call is ignored: caches are cold, and its memory is newly allocated.
     fn.return_if(EXECUTABLE.load(fn, executable, "runs") < 2)
     _mean(fn, executable, "time", nanoseconds)
-    fn.ret()
 
     fn = module.function("note_return", VOID, [PTR])
     (executable,) = fn.parameters
     EXECUTABLE.store(fn, executable, "left", waiting.clock(fn))
     EXECUTABLE.store(fn, executable, "waited", _waited(fn))
-    fn.ret()
 
     fn = module.function("note_end", VOID, [PTR])
     since = EVENT.load(fn, fn.parameters[0], "waited_since")
     with fn.if_(since.ne(0)):
         fn.atomic_update("add", fn.address("waited"), waiting.clock(fn) - since, "monotonic")
-    fn.ret()
 
 
 def _emit_gap(module: Module) -> None:
@@ -166,7 +162,6 @@ def _emit_next_phase(module: Module) -> None:
             is_better = its.ne(0) & (its < least)
             best, least = fn.select(is_better, fn.i64(way), best), fn.select(is_better, its, least)
         EXECUTABLE.store(fn, executable, "way", best)
-    fn.ret()
 
 
 def _forget(fn: Function, executable: Value) -> None:

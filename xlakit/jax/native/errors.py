@@ -23,14 +23,12 @@ def emit_errors(module: Module) -> None:
     args = arguments_of("Error_Destroy")
     fn = module.function("Error_Destroy", VOID, [PTR], external=True)
     fn.call("xlakit_release", VOID, args.pointer(fn, fn.parameters[0], "error"))
-    fn.ret()
 
     args = arguments_of("Error_Message")
     fn = module.function("Error_Message", VOID, [PTR], external=True)
     error = args.pointer(fn, fn.parameters[0], "error")
     fn.store(fn.at(error, I8, ERROR.size), args.at(fn, fn.parameters[0], "message"))
     args.store(fn, fn.parameters[0], "message_size", ERROR.load(fn, error, "message_size"))
-    fn.ret()
 
     args = arguments_of("Error_GetCode")
     fn = module.function("Error_GetCode", PTR, [PTR], external=True)

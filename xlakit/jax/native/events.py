@@ -94,13 +94,11 @@ def _emit_start(module: Module) -> None:
     event = ready_event(fn)
     EVENT.store(fn, event, "is_ready", fn.i64(1))
     fn.call("reset_events", VOID)
-    fn.ret()
 
     fn = module.function("reset_events", VOID, [])
     waiting.make_mutex(fn, mutex(fn))
     fn.fill(condition(fn), 0, 64)
     fn.call("pthread_cond_init", I32, condition(fn), fn.null())
-    fn.ret()
 
 
 def _emit_copy_error(module: Module) -> None:
@@ -133,7 +131,6 @@ def _emit_make_and_release(module: Module) -> None:
     fn.return_if(before.ne(1))
     fn.call("xlakit_release", VOID, fn.load(PTR, EVENT.at(fn, event, "error")))
     fn.call("xlakit_release", VOID, event)
-    fn.ret()
 
     fn = module.function("Event_Destroy", PTR, [PTR], external=True)
     fn.call("release_event", VOID, arguments_of("Event_Destroy").pointer(fn, fn.parameters[0], "event"))
@@ -162,7 +159,6 @@ def _emit_complete(module: Module) -> None:
         fn.call_pointer(function, VOID, fn.call("copy_error", PTR, error), argument)
         iteration.next(following)
     fn.call("release_event", VOID, event)
-    fn.ret()
 
 
 def _emit_await(module: Module) -> None:

@@ -22,7 +22,6 @@ def emit_executables(module: Module) -> None:
         first = fn.atomic_load(I64, dead)
         EXECUTABLE.store(fn, executable, "next", first)
         iteration.next(fn.compare_exchange(dead, first, address)[1])
-    fn.ret()
 
     fn = module.function("take_dead", I64, [], external=True)
     fn.ret(fn.atomic_update("xchg", fn.address("dead_executables"), fn.i64(0)))

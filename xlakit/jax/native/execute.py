@@ -87,7 +87,6 @@ def _emit_finish(module: Module) -> None:
         buffer = fn.call("make_buffer", PTR, device, memory, block, type, rank, size, dims, order)
         fn.store(fn.call("add_reference", PTR, event), BUFFER.at(fn, buffer, "event"))
         fn.store(buffer, fn.at(outputs, PTR, iteration.index))
-    fn.ret()
 
 
 def _emit_give_results(module: Module) -> None:
@@ -112,7 +111,6 @@ def _emit_give_results(module: Module) -> None:
         fn.call("finish", VOID, executable, options, device, buffers, results, targets, event)
         with fn.if_(events.ne(fn.null())):
             fn.store(fn.call("add_reference", PTR, ended), fn.at(events, PTR, iteration.index))
-    fn.ret()
 
 
 def _emit_await_arguments(module: Module) -> None:
@@ -229,7 +227,6 @@ def _emit_enqueue(module: Module) -> None:
     fn.call("note_return", VOID, executable)
     fn.call("push", VOID, call)
     fn.call("release_event", VOID, event)
-    fn.ret()
 
 
 def _check_call(fn: Function, executable: Value, num_devices: Value, num_args: Value) -> None:

@@ -112,7 +112,6 @@ def _emit_gather(module: Module) -> None:
             step = fn.load(I64, fn.at(strides, I64, dimension))
             iteration.next(rest // size, offset + (rest % size) * step)
         fn.copy(fn.at(target, I8, each.index * element), fn.at(source, I8, iteration.results[1]), element)
-    fn.ret()
 
 
 def _emit_gather_in_order(module: Module) -> None:
@@ -175,7 +174,6 @@ def emit_extension(module: Module) -> None:
 
     # The deleter of the text does nothing, as the layout owns the text.
     fn = module.function("keep_text", VOID, [PTR], external=True)
-    fn.ret()
     args = arguments_of("Layouts_MemoryLayout_Serialize")
     fn = module.function("Layouts_MemoryLayout_Serialize", PTR, [PTR], external=True)
     (struct,) = fn.parameters

@@ -58,7 +58,6 @@ def _emit_release(module: Module) -> None:
         before = fn.atomic_update("sub", BLOCK.at(fn, block, "references"), fn.i64(count))
         fn.return_if(before.ne(count))
         fn.call("free_block", VOID, block)
-        fn.ret()
 
 
 def _emit_free(module: Module) -> None:
@@ -73,7 +72,6 @@ def _emit_free(module: Module) -> None:
     with fn.if_(event.ne(fn.null())):
         fn.call("complete_event", VOID, event, fn.null())
     fn.call("xlakit_release", VOID, block)
-    fn.ret()
 
 
 def is_ours(fn: Function, block: Value) -> Value:

@@ -117,7 +117,6 @@ def _emit_mark_donated(module: Module) -> None:
                 lock_buffer(fn, buffer)
                 BUFFER.store(fn, buffer, "is_deleted", deleted)
                 unlock_buffer(fn, buffer)
-    fn.ret()
 
 
 def _emit_clashes(module: Module) -> None:
@@ -273,7 +272,6 @@ def _emit_give_up(module: Module) -> None:
             with fn.if_(event.ne(fn.null()), likely=False):
                 fn.call("release_event", VOID, event)
         fn.call("xlakit_release", VOID, call)
-        fn.ret()
 
 
 def _emit_foreign(module: Module) -> None:

@@ -150,14 +150,12 @@ def _emit_start(module: Module) -> None:
     if _CAN_MOVE:
         fn.call("sched_getaffinity", I32, fn.i32(0), fn.i64(_MASK_BYTES), _QUEUE.at(fn, _queue(fn), "allowed"))
     fn.call("reset_queue", VOID)
-    fn.ret()
 
     fn = module.function("reset_queue", VOID, [])
     for name in ("first", "last", "running", "weight", "is_cancelled", "has_thread"):
         _set(fn, name, fn.i64(0))
     fn.fill(_work(fn), 0, 64)
     fn.call("pthread_cond_init", I32, _work(fn), fn.null())
-    fn.ret()
 
 
 def _emit_move_away(module: Module) -> None:
@@ -174,7 +172,6 @@ def _emit_move_away(module: Module) -> None:
     fn.store(fn.load(I64, word) & ~(fn.i64(1) << (processor & 63)), word)
     # If there is no other processor the mask is empty; the system refuses it, and the thread is not moved.
     fn.call("sched_setaffinity", I32, fn.i32(0), fn.i64(_MASK_BYTES), mask)
-    fn.ret()
 
 
 def _processor(fn: Function) -> Value:
@@ -187,7 +184,6 @@ def _emit_thread(module: Module) -> None:
     fn = module.function("make_thread", VOID, [], attributes=(NO_INLINE, COLD))
     with fn.if_(start_thread(fn, "serve_queue", fn.null())):
         _set(fn, "has_thread", fn.i64(1))
-    fn.ret()
 
     fn = module.function("has_thread", I1, [])
     has_thread = _QUEUE.at(fn, _queue(fn), "has_thread")
@@ -265,7 +261,6 @@ def _emit_serve(module: Module) -> None:
     waiting.unlock(fn, mutex(fn))
     fn.call("release_executable", VOID, executable)
     fn.call("xlakit_release", VOID, call)
-    fn.ret()
 
     fn = module.function("serve_queue", PTR, [PTR])
     fn.call("fesetenv", I32, _QUEUE.at(fn, _queue(fn), "usual"))
@@ -299,7 +294,6 @@ def _emit_push(module: Module) -> None:
     with fn.if_(is_first):
         fn.call("pthread_cond_signal", I32, _work(fn))
     waiting.unlock(fn, mutex(fn))
-    fn.ret()
 
     # await_queue: wait until a call of this weight may enter or, for the greatest weight, until the queue is empty.
     fn = module.function("await_queue", I1, [I64])
@@ -331,14 +325,12 @@ def _emit_for_python(module: Module) -> None:
     with fn.if_(running.ne(fn.null())):
         _interrupt(fn, running, stop=True)
     waiting.unlock(fn, mutex(fn))
-    fn.ret()
 
 
 def _emit_fork(module: Module) -> None:
     for name, act in (("queue_before_fork", waiting.lock), ("queue_after_fork_in_parent", waiting.unlock)):
         fn = module.function(name, VOID, [], external=True)
         act(fn, mutex(fn))
-        fn.ret()
 
     fn = module.function("queue_after_fork_in_child", VOID, [], external=True)
     running, first = _get(fn, "running"), _get(fn, "first")
@@ -358,4 +350,3 @@ def _emit_fork(module: Module) -> None:
         (call,) = iteration.carried
         fail(call)
         iteration.next(fn.load(PTR, CALL.at(fn, call, "next")))
-    fn.ret()

@@ -60,7 +60,6 @@ def _emit_settle(module: Module) -> None:
         fn.call("xlakit_release", VOID, failure)
         fn.ret()
     fn.call("complete_event", VOID, event, failure)
-    fn.ret()
 
 
 def _emit_destroy(module: Module) -> None:
@@ -75,7 +74,6 @@ def _emit_destroy(module: Module) -> None:
             fn.call("release_block", VOID, block)
         fn.call("destroy_buffer", VOID, fn.load(PTR, _STAGED.at(fn, staged, "buffer")))
     fn.call("xlakit_release", VOID, manager)
-    fn.ret()
 
     name = "AsyncHostToDeviceTransferManager_Destroy"
     fn = module.function(name, PTR, [PTR], external=True)
@@ -240,7 +238,6 @@ def _emit_raw_copy(module: Module) -> None:
     fn.call("release_event", VOID, fn.load(PTR, _RAW_COPY.at(fn, copy, "pending")))
     fn.call("complete_event", VOID, fn.load(PTR, _RAW_COPY.at(fn, copy, "event")), failure)
     fn.call("xlakit_release", VOID, copy)
-    fn.ret()
 
     args = arguments_of("CopyRawToHostFuture_Callback")
     fn = module.function("begin_raw_copy", VOID, [PTR])
@@ -261,7 +258,6 @@ def _emit_raw_copy(module: Module) -> None:
     for name, value in (("event", pending), ("callback", fn.address("end_raw_copy")), ("user_arg", copy)):
         fn.store(value, waiting.at(fn, wait, name))
     fn.call("Event_OnReady", PTR, wait)
-    fn.ret()
 
 
 def _emit_future(module: Module) -> None:

@@ -51,7 +51,6 @@ def emit_few_rows(module: Module, engine: Engine, product: Product) -> Function:
     )
     fn = module.function("dot", VOID, [PTR, I64, I64])
     _Emitter(fn, engine, product).emit()
-    fn.ret()
     return fn
 
 

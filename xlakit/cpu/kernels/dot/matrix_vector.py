@@ -91,7 +91,6 @@ def emit_matrix_vector(
     )
     fn = module.function("dot", VOID, [PTR, I64, I64])
     _Emitter(fn, engine, product, arrays, task_rows).emit()
-    fn.ret()
     return fn
 
 

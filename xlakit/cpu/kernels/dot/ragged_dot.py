@@ -40,7 +40,6 @@ def emit_ragged_dot(module: Module, instruction: Instruction) -> Kernel:
     if tasks:
         writer = _WRITERS[plan.mode](fn, plan)
         writer.emit()
-    fn.ret()
     rows, columns, depth = plan.product.sizes
     return Kernel((Phase(fn.name, tasks, plan.product.batch * rows * columns * depth * cost_model().multiplication),))
 

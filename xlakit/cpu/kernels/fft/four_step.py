@@ -70,7 +70,6 @@ class FourStep:
                 point = plain_product(load_point(fn, moves.type, transformed, rows.index), root)
                 store_point(fn, point, target, rows.index * self.column_chunks + chunks.index)
         release(fn, memory)
-        fn.ret()
         return fn
 
     def rows(self, swaps: bool, scale: float) -> Function:
@@ -94,7 +93,6 @@ class FourStep:
             count = fn.i64(lanes) if self._a % lanes == 0 else count
             moves.store_columns(transformed, fn.at(target, part, first * 2), self._a, count, self._b, scale, swaps)
         release(fn, memory)
-        fn.ret()
         return fn
 
     def _load(self, fn: Function, moves: Moves, source: Value, first: Value, memory: Value) -> None:

@@ -59,7 +59,6 @@ def emit_groups(module: Module, axis: Axis) -> Phase:
         else:
             writer.rows(source, target, task.index, memory)
     release(fn, memory)
-    fn.ret()
     lanes = lane_count(axis.part)
     tasks = axis.outer * -(-axis.inner // lanes) if axis.inner > 1 else -(-axis.outer // lanes)
     return Phase(fn.name, tasks, group_cost(axis))

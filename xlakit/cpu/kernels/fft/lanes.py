@@ -70,7 +70,6 @@ def lane_transform(module: Module, part: Type, n: int) -> Function:
             writer.passes(n)
         else:
             writer.convolution(n, inner)
-        function.ret()
     return function
 
 

@@ -158,7 +158,6 @@ class _Pipeline:
         fn = self.module.function(f"fft_{write.__name__}", VOID, [PTR, PTR, I64, I64])
         fn.fast_math = CONTRACTS
         count = write(Points(fn, self.axis, self.length, swaps, scale))
-        fn.ret()
         self.steps.append(_Step(fn, -(-count // CHUNK), source, target, cost_model().cycles(2.0 * count)))
 
     # -- how they run ----------------------------------------------------------------------------
@@ -193,7 +192,6 @@ class _Pipeline:
                     step.function, VOID, addresses[step.source], addresses[step.target], fn.i64(0), fn.i64(step.chunks)
                 )
         release(fn, scratch)
-        fn.ret()
         return Phase(fn.name, self.rows, self.rows * sum(s.cost for s in self.steps))
 
     def emit_shared(self, shared: int, scratch: int) -> list[Phase]:

@@ -148,7 +148,6 @@ class _Fusion:
             fn.store(fn.address(follows.name), fn.at(product_table, PTR, ENTRY))
             fn.store(table, fn.at(product_table, PTR, ENTRY + 1))
         fn.call(function, VOID, product_table, begin, end)
-        fn.ret()
         fn.effort = Effort.LITTLE
         return fn
 
@@ -340,7 +339,6 @@ class _Fusion:
             local,
             outputs,
         )
-        function.ret()
         fn.call(function, VOID, fn.parameters[0], memory, bounds.batch, *bounds.rows, fn.i64(0), fn.i64(columns))
         self.cost += element_cost([n for o in outputs for n in o.nodes]) * link.product.shape.num_elements
 

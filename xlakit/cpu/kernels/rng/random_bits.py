@@ -127,7 +127,6 @@ class _Writer:
             tasks = self._rows(fn, bits, words, begin, end)
         else:
             tasks = self._short_rows(fn, bits, words, begin, end)
-        fn.ret()
         each = random_words.THREEFRY_CYCLES if self.is_threefry else random_words.PHILOX_CYCLES
         cost = cost_model().cycles(self.layout.blocks * each)
         return Phase(fn.name, tasks, cost)
@@ -144,7 +143,6 @@ class _Writer:
             state[2] = state[2] + state[1].compare("ult", low).cast("zext", I64)
         for number, word in enumerate(state):
             fn.store(word, fn.at(after, I64, number))
-        fn.ret()
         return Phase(fn.name, 1, cost_model().cycles(20.0))
 
     # -- the order of elements -------------------------------------------------------------------

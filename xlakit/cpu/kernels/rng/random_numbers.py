@@ -96,7 +96,6 @@ def emit_random_numbers(module: Module, instruction: Instruction) -> Kernel:
         if total % recipe.made:
             with fn.if_((left % recipe.made).ne(0)):
                 elements(groups, first, 1)
-    fn.ret()
     each = _NORMAL_CYCLES if distribution is RandomDistribution.RNG_NORMAL else _UNIFORM_CYCLES
     cost = cost_model().cycles(blocks * PHILOX_CYCLES + total * each)
     return Kernel((Phase(fn.name, -(-blocks // _TASK.value), cost),), scratch_bytes=STATE_BYTES)

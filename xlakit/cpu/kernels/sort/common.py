@@ -133,7 +133,6 @@ class SortRecords(ByKey):
         """Write its body."""
         move = fn.module.function("move_by_digit", VOID, MoveByDigit.parameters, attributes=[NO_INLINE])
         MoveByDigit(self.record, self.offset, self.key, self.exceptions, self.counter).write(move)
-        move.ret()
 
         def call(_: ByKey, *arguments: Value) -> None:
             fn.call(move, VOID, *arguments)

@@ -63,7 +63,6 @@ def emit_rows(module: Module, plan: SortPlan, less: Less) -> list[Phase]:
         for_elements(fn, plan, columns, scatter)
 
     for_tiles(fn, plan, contiguous if plan.inner == 1 else strided)
-    fn.ret()
     return [Phase(fn.name, plan.tasks, plan.cost)]
 
 
@@ -141,7 +140,6 @@ class _MergeSorter:
                 self.store(fn, self.load(fn, target, target_position - 1), target, target_position)
                 step.next(target_position - 1)
             self.store(fn, inserted, target, step.results[0])
-        fn.ret()
         return fn
 
     def _write_merge(self) -> Function:
@@ -165,7 +163,6 @@ class _MergeSorter:
             for kind, a, b in zip(self.kinds, froms, tos, strict=True):
                 fn.copy(b, a, (end - begin) * raw_type(kind).bytes)
             k = k + (end - begin)
-        fn.ret()
         return fn
 
     def _write_merge_pairs(self) -> Function:
@@ -177,7 +174,6 @@ class _MergeSorter:
             middle, high = (low + width).smin(length), (low + width * 2).smin(length)
             fn.call(self.merge, VOID, *source, *target, low, middle, middle, high, low)
             step.next(high)
-        fn.ret()
         return fn
 
     def _function(self, name: str, numbers: int) -> Function:

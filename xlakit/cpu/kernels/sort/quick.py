@@ -221,7 +221,6 @@ def _write_network(fn: Function, order: Order) -> Function:
         size *= 2
     for value, place in zip(x, places, strict=True):
         network.store(value, place, align=type.bytes)
-    network.ret()
     return network
 
 

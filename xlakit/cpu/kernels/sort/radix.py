@@ -118,7 +118,6 @@ def emit_rows(module: Module, plan: SortPlan) -> list[Phase]:
         for_tiles(fn, plan, lambda base, _: _sort_plain(rows, plain, sorters[0], slot, base))
     else:
         for_tiles(fn, plan, lambda base, columns: _sort_tile(rows, sorters, slot, base, columns))
-    fn.ret()
     return [Phase(fn.name, plan.tasks, plan.cost)]
 
 
@@ -228,7 +227,6 @@ class _Parallel:
         rows = Rows(fn, self.plan, table)
         with fn.loop(begin, end) as loop:
             body(_Chunk(self, rows, loop.index))
-        fn.ret()
         return Phase(fn.name, self.plan.tasks, cost_model().cycles(6.0) * self.plan.rows * self.plan.length)
 
     def make_records(self, number: int) -> Phase:
@@ -259,7 +257,6 @@ class _Parallel:
         first = fn.at(rows.scratch, I8, self.layout.passes)
         for counter in range(_COUNTING, _MOVED + self.plan.rows):
             fn.store(fn.i64(0), fn.at(first, I64, counter))
-        fn.ret()
         return Phase(fn.name, 1, cost_model().cycles(40.0))
 
     def count(self, sorter: RecordSorter, key: SortKey) -> Phase:

@@ -29,7 +29,6 @@ def emit_rows(module: Module, plan: SortPlan) -> list[Phase]:
             _sort_row(rows, ranks, elements, base + loop.index)
 
     for_tiles(fn, plan, tile)
-    fn.ret()
     return [Phase(fn.name, plan.tasks, plan.cost)]
 
 

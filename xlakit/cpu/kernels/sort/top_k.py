@@ -313,7 +313,6 @@ def _emit_rows(module: Module, plan: TopKPlan) -> Phase:
     first, last = (bound * plan.rows // plan.tasks for bound in (begin, end))
     with fn.loop(first, last) as loop:
         rows.store(loop.index, rows.first(loop.index, fn.i64(0), fn.i64(plan.length), memory))
-    fn.ret()
     return Phase(fn.name, plan.tasks, plan.cost)
 
 
@@ -332,7 +331,6 @@ def _emit_chunks(module: Module, plan: TopKPlan) -> Phase:
             fn.copy(target, records, list_bytes)
         else:
             rows.first(*chunk, target)
-    fn.ret()
     return Phase(fn.name, plan.tasks, plan.cost)
 
 

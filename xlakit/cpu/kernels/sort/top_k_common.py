@@ -101,7 +101,6 @@ class RowKeys:
             store_raw(insert, self.load(insert, records, target - 1), records, target)
             step.next(target - 1)
         store_raw(insert, record, records, step.results[0])
-        insert.ret()
         return insert
 
     def offer(self, fn: Function, insert: Function, records: Value, k: Value, record: Value) -> None:

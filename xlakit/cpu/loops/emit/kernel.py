@@ -94,7 +94,6 @@ def finish(emitter: Emitter) -> None:
     """End a function, with a fence after non-temporal stores, so that functions after it see them."""
     if emitter.has_non_temporal_stores:
         fence(emitter.fn)
-    emitter.fn.ret()
 
 
 def joined(module: Module, name: str, phases: Sequence[Phase]) -> Phase:
@@ -113,7 +112,6 @@ def joined(module: Module, name: str, phases: Sequence[Phase]) -> Phase:
         with fn.if_(bounds[0] < bounds[1]):
             fn.call(phase.function, VOID, table, *bounds)
         first += phase.tasks
-    fn.ret()
     return Phase(fn.name, first, sum(p.cost for p in phases))
 
 

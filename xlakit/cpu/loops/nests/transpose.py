@@ -32,7 +32,6 @@ def block_transposer(module: Module, width: int) -> Function:
         rows, columns = fn.parameters[4:]
         is_large = (rows >= square) & (columns >= square)
         fn.if_else(is_large, lambda: _by_squares(fn, width, square), lambda: _by_elements(fn, width))
-    fn.ret()
     return fn
 
 

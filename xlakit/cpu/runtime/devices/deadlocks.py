@@ -44,14 +44,12 @@ def _emit_waits(module: Module) -> None:
     fn.store(slot.cast("ptrtoint", I64), _word(fn, run, "waiting_at", device))
     fn.store(generation, _word(fn, run, "generations", device))
     fn.call("end_wait", VOID, run, device)
-    fn.ret()
 
     # The count is odd while the device waits.
     fn = module.function("end_wait", VOID, [PTR, I64], attributes=(ALWAYS_INLINE,))
     run, device = fn.parameters
     waits = _word(fn, run, "waits", device)
     fn.atomic_store(fn.load(I64, waits) + 1, waits, "seq_cst")
-    fn.ret()
 
 
 def _emit_all_wait(module: Module) -> None:

@@ -72,7 +72,6 @@ def _emit_give_work(module: Module) -> None:
     fn.atomic_store(run, _WORKER.at(fn, worker, "run"), "seq_cst")
     fn.call("pthread_cond_signal", I32, waiting.PARKING_SLOT.at(fn, parking, "condition"))
     waiting.unlock(fn, mutex)
-    fn.ret()
 
 
 def _emit_worker(module: Module) -> None:
@@ -93,7 +92,6 @@ def _emit_wake_workers(module: Module) -> None:
         worker = fn.load(PTR, _thread_of(fn, run, each.index))
         _WORKER.store(fn, worker, "number", each.index)
         fn.call("give_work", VOID, worker, run.cast("ptrtoint", I64))
-    fn.ret()
 
 
 def _emit_device_worker(module: Module) -> None:
@@ -283,7 +281,6 @@ def _emit_reset(module: Module) -> None:
     fn.call("fibers_reset", VOID)
     fn.fill(fn.address("device_threads"), 0, _THREADS.size)
     waiting.make_mutex(fn, _field(fn, "mutex"))
-    fn.ret()
 
 
 def _emit_stop(module: Module) -> None:
@@ -307,4 +304,3 @@ def _emit_stop(module: Module) -> None:
 
     with fn.while_((), lambda _: some_live()):
         fn.call("sched_yield", I32)
-    fn.ret()

@@ -120,7 +120,6 @@ def emit_fibers(module: Module) -> None:
     for name in ("first", "count"):
         _FREE.store(fn, fn.address("fibers"), name, fn.i64(0))
     waiting.make_mutex(fn, _free(fn, "mutex"))
-    fn.ret()
 
 
 def current_fiber(fn: Function) -> Value:
@@ -160,7 +159,6 @@ def _emit_start(module: Module) -> None:
     # A fiber that has ended is never entered again.
     module.declare("abort", VOID, [])
     fn.call("abort", VOID)
-    fn.ret()
 
     fn = module.function("start_fiber", VOID, [PTR])
     (fiber,) = fn.parameters
@@ -172,7 +170,6 @@ def _emit_start(module: Module) -> None:
     fn.store(stack, FIBER.at(fn, fiber, "stack"))
     for name in ("running", "state", "answer"):
         FIBER.store(fn, fiber, name, fn.i64(0))
-    fn.ret()
 
 
 def _emit_resume(module: Module) -> None:
@@ -195,7 +192,6 @@ def _emit_resume(module: Module) -> None:
     FIBER.store(fn, fiber, "running", THREAD.load(fn, state, "running"))
     for name, value in outer:
         THREAD.store(fn, state, name, value)
-    fn.ret()
 
 
 def _emit_take(module: Module) -> None:
@@ -239,4 +235,3 @@ def _emit_take(module: Module) -> None:
     with fn.if_(~stays):
         stack = fn.at(fiber, I64, -((_STACK_BYTES - FIBER.size) // 8))
         fn.call("munmap", I32, stack, fn.i64(_STACK_BYTES))
-    fn.ret()

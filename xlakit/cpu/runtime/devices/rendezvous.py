@@ -170,7 +170,6 @@ def _emit_start(module: Module) -> None:
         RUN.store(fn, run, name, value)
     with fn.loop(0, devices) as each:
         waiting.make_parking_slot(fn, parking_slot_at(fn, run, each.index))
-    fn.ret()
 
 
 def _emit_stop(module: Module) -> None:
@@ -181,14 +180,12 @@ def _emit_stop(module: Module) -> None:
     # Devices that end from now on notify Python; Python finds those that have ended before in the table of statuses.
     fn = module.function("xlakit_run_watch", VOID, [PTR], external=True)
     fn.atomic_store(fn.i64(1), RUN.at(fn, fn.parameters[0], "watched"), "seq_cst")
-    fn.ret()
 
     fn = module.function("xlakit_run_stop", VOID, [PTR], external=True)
     (run,) = fn.parameters
     fn.atomic_store(fn.i64(1), RUN.at(fn, run, "stop"), "seq_cst")
     with fn.loop(0, RUN.load(fn, run, "workers")) as each:
         waiting.wake(fn, parking_slot_at(fn, run, each.index))
-    fn.ret()
 
 
 def _emit_close(module: Module) -> None:
@@ -214,7 +211,6 @@ def _emit_close(module: Module) -> None:
         with fn.while_((), lambda _, busy=busy: busy()):
             fn.call("sched_yield", I32)
         iteration.next(iteration.carried[0] + slot_bytes_of(SLOT.load(fn, slot, "count")))
-    fn.ret()
 
 
 def _emit_wake_members(module: Module) -> None:
@@ -227,7 +223,6 @@ def _emit_wake_members(module: Module) -> None:
         with fn.if_(each.index.ne(caller)):
             device = fn.load(I64, fn.at(members, I64, each.index))
             waiting.wake(fn, parking_slot_at(fn, run, worker_of(fn, run, device)))
-    fn.ret()
 
 
 def _emit_claim(module: Module) -> None:
@@ -244,7 +239,6 @@ def _emit_perform(module: Module) -> None:
     fn.call("compute", VOID, kernel, slot, tasks, grain)
     fn.atomic_store(generation + 1, SLOT.at(fn, slot, "completed"), "seq_cst")
     fn.call("wake_members", VOID, run, site)
-    fn.ret()
 
     fn = module.function("compute", VOID, [PTR, PTR, I64, I64])
     kernel, slot, tasks, grain = fn.parameters
@@ -252,7 +246,6 @@ def _emit_perform(module: Module) -> None:
         fn.call("xlakit_parallel", VOID, kernel, slot, tasks, grain)
     with fn.if_(grain >= tasks):
         fn.call_pointer(kernel, VOID, slot, fn.i64(0), tasks)
-    fn.ret()
 
 
 def _emit_arrive(module: Module) -> None:
@@ -338,7 +331,6 @@ def _emit_linger(module: Module) -> None:
     spin_briefly(fn, run, incomplete)
     with fn.if_(incomplete()):
         waiting.sleep(fn, parking, incomplete)
-    fn.ret()
 
 
 def spin_briefly(fn: Function, run: Value, pending: Callable[[], Value]) -> None:
@@ -477,4 +469,3 @@ def _emit_sleep(module: Module) -> None:
     parking = parking_slot_at(fn, run, worker_of(fn, run, NOTICE.load(fn, notice, "ordinal")))
     with fn.if_(absent()):
         waiting.sleep(fn, parking, absent, nanoseconds)
-    fn.ret()

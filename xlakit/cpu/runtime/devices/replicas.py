@@ -74,7 +74,6 @@ def _emit_lists(module: Module) -> None:
     fn.store(fn.load(PTR, free), RUN.at(fn, run, "next"))
     fn.store(run, free)
     _let_go(fn, replicas)
-    fn.ret()
 
     fn = module.function("xlakit_replicas_end", VOID, [PTR], external=True)
     (replicas,) = fn.parameters
@@ -83,7 +82,6 @@ def _emit_lists(module: Module) -> None:
     ) as iteration:
         fn.call("xlakit_release", VOID, iteration.carried[0])
         iteration.next(fn.call("take_run", PTR, replicas))
-    fn.ret()
 
 
 def _hold(fn: Function, replicas: Value) -> None:
@@ -125,7 +123,6 @@ def _emit_make(module: Module) -> None:
         fn.store(fn.i64(-1), fn.at(tables[2], I64, each.index))
     RUN.store(fn, run, "watched", fn.i64(0))
     RUN.store(fn, run, "detached", THREAD.load(fn, thread_state(fn), "detached"))
-    fn.ret()
 
 
 def _emit_choice(module: Module) -> None:
@@ -165,7 +162,6 @@ def _emit_choice(module: Module) -> None:
     counted = fn.select(nanoseconds > most, most, nanoseconds)
     after = before + (counted - before).integer("ashr", 2)
     fn.store(fn.select(before.eq(0), nanoseconds, after), mean)
-    fn.ret()
 
 
 def _time(fn: Function, replicas: Value, way: Value | int) -> Value:

@@ -72,7 +72,6 @@ def _emit_execute_device(module: Module) -> None:
     run = fn.load(PTR, FIBER.at(fn, fiber, "run"))
     status = fn.call("execute_device", I64, run, FIBER.load(fn, fiber, "ordinal"))
     FIBER.store(fn, fiber, "answer", status)
-    fn.ret()
 
 
 def _origin_of(fn: Function, run: Value, device: Value) -> Value:
@@ -92,7 +91,6 @@ def _emit_end_device(module: Module) -> None:
     # Python sets "watched" before it reads the statuses: so it either sees this status, or is notified here.
     with fn.if_(fn.atomic_load(I64, RUN.at(fn, run, "watched"), "seq_cst").ne(0), likely=False):
         fn.call("notify_python", I64, run, device, fn.i64(LEAVE), device)
-    fn.ret()
 
     fn = module.function("notify_python", I64, [PTR, I64, I64, I64], attributes=(NO_INLINE, COLD))
     run, device, number, ordinal = fn.parameters
@@ -153,7 +151,6 @@ def _emit_can_go(module: Module) -> None:
 
     with fn.if_(stuck()):
         waiting.sleep(fn, parking_slot_at(fn, run, worker), stuck, nanoseconds)
-    fn.ret()
 
 
 def _emit_fibers_of(module: Module) -> None:
@@ -162,7 +159,6 @@ def _emit_fibers_of(module: Module) -> None:
     run, first, last = fn.parameters
     with fn.loop(first, last) as each:
         fn.call("give_fiber", VOID, _fiber_of(fn, run, each.index))
-    fn.ret()
 
     fn = module.function("take_fibers", I1, [PTR, I64, I64])
     run, first, last = fn.parameters
@@ -201,7 +197,6 @@ def _emit_idle(module: Module) -> None:
         status = fn.call("notify_python", I64, run, first_of(fn, run, worker), fn.i64(STUCK), worker)
         with fn.if_(status.ne(Status.DONE)):
             fn.call("xlakit_run_stop", VOID, run)
-    fn.ret()
 
 
 def _emit_take_turns(module: Module) -> None:
@@ -242,7 +237,6 @@ def _emit_run_share(module: Module) -> None:
     status = fn.call("execute_device", I64, run, device)
     fn.store(outer, THREAD.at(fn, thread_state(fn), "fiber"))
     fn.call("end_device", VOID, run, device, status)
-    fn.ret()
 
     fn = module.function("run_in_turn", VOID, [PTR, I64])
     run, worker = fn.parameters
@@ -261,7 +255,6 @@ def _emit_run_share(module: Module) -> None:
             fn.call("idle", VOID, run, worker)
         iteration.next(iteration.carried[0] - ended)
     fn.call("give_fibers", VOID, run, first, last)
-    fn.ret()
 
     fn = module.function("run_share", VOID, [PTR, I64])
     run, worker = fn.parameters
@@ -271,4 +264,3 @@ def _emit_run_share(module: Module) -> None:
         fn.call("run_alone_device", VOID, run, first)
     with fn.if_(~is_alone):
         fn.call("run_in_turn", VOID, run, worker)
-    fn.ret()
