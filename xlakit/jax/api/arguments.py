@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 from xlakit.cpu import llvm
 
 if TYPE_CHECKING:
-    from xlakit.cpu.llvm import Function, Value
+    from xlakit.cpu.llvm import Function, Module, Type, Value
 
 _PREFIX: Final = "struct_size extension_start"
 
@@ -184,28 +184,46 @@ class Arguments:
         """The fields after :attr:`first`."""
         return list(self._fields)[3:]
 
-    def at(self, fn: Function, base: Value, name: str) -> Value:
-        """The address of a field, for native code."""
-        return fn.at(base, llvm.I8, self._fields[name][0])
-
-    def load(self, fn: Function, base: Value, name: str) -> Value:
-        """A field as an integer, extended to 8 bytes."""
-        value = fn.load(llvm.integer(8 * self._fields[name][1]), self.at(fn, base, name))
-        return value if value.type is llvm.I64 else value.cast("sext", llvm.I64)
-
-    def pointer(self, fn: Function, base: Value, name: str) -> Value:
-        """A field as a pointer."""
-        return fn.load(llvm.PTR, self.at(fn, base, name))
-
-    def store(self, fn: Function, base: Value, name: str, value: Value) -> None:
-        """Write a field, cut to its size."""
-        size = self._fields[name][1]
-        if size < 8:
-            value = value.cast("trunc", llvm.integer(8 * size))
-        fn.store(value, self.at(fn, base, name))
-
 
 @cache
 def arguments_of(function: str) -> Arguments:
     """The structure that a function of the interface takes, or one of those that others point at, by its name."""
     return Arguments(_FIELDS[function])
+
+
+class NativeStruct:
+    """The structure at an address, for native code that reads and writes its fields."""
+
+    def __init__(self, fn: Function, structure: str, address: Value) -> None:
+        self._fn, self.address, self._layout = fn, address, arguments_of(structure)
+
+    def at(self, name: str) -> Value:
+        """The address of a field."""
+        return self._fn.at(self.address, llvm.I8, self._layout.offset_and_size(name)[0])
+
+    def load(self, name: str) -> Value:
+        """A field as an integer, extended to 8 bytes."""
+        value = self._fn.load(self._integer(name), self.at(name))
+        return value if value.type is llvm.I64 else value.cast("sext", llvm.I64)
+
+    def pointer(self, name: str) -> Value:
+        """A field as a pointer."""
+        return self._fn.load(llvm.PTR, self.at(name))
+
+    def store(self, name: str, value: Value) -> None:
+        """Write a field, cut to its size."""
+        kind = self._integer(name)
+        self._fn.store(value if kind is llvm.I64 else value.cast("trunc", kind), self.at(name))
+
+    def _integer(self, name: str) -> Type:
+        return llvm.integer(8 * self._layout.offset_and_size(name)[1])
+
+
+def slot_function(module: Module, name: str, structure: str = "") -> tuple[Function, NativeStruct]:
+    """Begin a function of the interface, which reports no error if it reaches its end; gives it and its arguments.
+
+    structure: the name of the arguments' structure, if it is not that of the function.
+    """
+    fn = module.function(name, llvm.PTR, [llvm.PTR], external=True)
+    fn.result_at_end = fn.null()
+    return fn, NativeStruct(fn, structure or name, fn.parameters[0])

@@ -7,7 +7,7 @@ that read the memory wait for the event first, and return its error.
 from __future__ import annotations
 
 from xlakit.cpu.llvm import I1, I8, I64, PTR, VOID, Function, Module, Value
-from xlakit.jax.api.arguments import Arguments, arguments_of
+from xlakit.jax.api.arguments import NativeStruct, slot_function
 from xlakit.jax.api.numbers import Code
 from xlakit.jax.native.errors import fail_if
 from xlakit.jax.native.events import is_ready, note_wait, ready_event
@@ -161,88 +161,69 @@ def _emit_lives(module: Module) -> None:
     fn.call("release_event", VOID, fn.load(PTR, BUFFER.at(fn, buffer, "event")))
     fn.call("xlakit_release", VOID, buffer)
 
-    fn = module.function("Buffer_Destroy", PTR, [PTR], external=True)
-    fn.call("destroy_buffer", VOID, arguments_of("Buffer_Destroy").pointer(fn, fn.parameters[0], "buffer"))
-    fn.ret(fn.null())
+    fn, given = slot_function(module, "Buffer_Destroy")
+    fn.call("destroy_buffer", VOID, given.pointer("buffer"))
 
-    fn = module.function("Buffer_Delete", PTR, [PTR], external=True)
-    delete(fn, arguments_of("Buffer_Delete").pointer(fn, fn.parameters[0], "buffer"))
-    fn.ret(fn.null())
+    fn, given = slot_function(module, "Buffer_Delete")
+    delete(fn, given.pointer("buffer"))
 
-    args = arguments_of("Buffer_ReadyEvent")
-    fn = module.function("Buffer_ReadyEvent", PTR, [PTR], external=True)
-    event = fn.call("pending_event", PTR, args.pointer(fn, fn.parameters[0], "buffer"))
+    fn, given = slot_function(module, "Buffer_ReadyEvent")
+    event = fn.call("pending_event", PTR, given.pointer("buffer"))
     is_pending = event.ne(fn.null())
     with fn.if_(is_pending):
         note_wait(fn, event)
-    fn.store(fn.select(is_pending, event, ready_event(fn)), args.at(fn, fn.parameters[0], "event"))
-    fn.ret(fn.null())
+    fn.store(fn.select(is_pending, event, ready_event(fn)), given.at("event"))
 
-    args = arguments_of("Buffer_IsOnCpu")
-    fn = module.function("Buffer_IsOnCpu", PTR, [PTR], external=True)
-    args.store(fn, fn.parameters[0], "is_on_cpu", fn.i64(1))
-    fn.ret(fn.null())
+    fn, given = slot_function(module, "Buffer_IsOnCpu")
+    given.store("is_on_cpu", fn.i64(1))
 
 
 def _emit_external(module: Module) -> None:
-    fn = module.function("Buffer_IncreaseExternalReferenceCount", PTR, [PTR], external=True)
-    buffer = arguments_of("Buffer_Delete").pointer(fn, fn.parameters[0], "buffer")
+    fn, given = slot_function(module, "Buffer_IncreaseExternalReferenceCount", "Buffer_Delete")
+    buffer = given.pointer("buffer")
     lock_buffer(fn, buffer)
     is_gone = BUFFER.load(fn, buffer, "is_deleted").ne(0)
     with fn.if_(~is_gone):
         BUFFER.store(fn, buffer, "external", BUFFER.load(fn, buffer, "external") + 1)
     unlock_buffer(fn, buffer)
     fail_if(fn, is_gone, Code.INVALID_ARGUMENT, _GONE)
-    fn.ret(fn.null())
 
-    fn = module.function("Buffer_DecreaseExternalReferenceCount", PTR, [PTR], external=True)
-    buffer = arguments_of("Buffer_Delete").pointer(fn, fn.parameters[0], "buffer")
+    fn, given = slot_function(module, "Buffer_DecreaseExternalReferenceCount", "Buffer_Delete")
+    buffer = given.pointer("buffer")
     lock_buffer(fn, buffer)
     BUFFER.store(fn, buffer, "external", BUFFER.load(fn, buffer, "external") - 1)
     unlock_buffer(fn, buffer)
     fn.call("drop", VOID, buffer, fn.constant(I1, 0), fn.constant(I1, 0))
-    fn.ret(fn.null())
 
 
 def _emit_dimensions(module: Module) -> None:
     for slot in ("Buffer_Dimensions", "Buffer_UnpaddedDimensions"):
-        args = arguments_of(slot)
-        fn = module.function(slot, PTR, [PTR], external=True)
-        (struct,) = fn.parameters
-        buffer = args.pointer(fn, struct, "buffer")
-        fn.store(dimensions(fn, buffer), args.at(fn, struct, "dims"))
-        args.store(fn, struct, "num_dims", BUFFER.load(fn, buffer, "num_dims"))
-        fn.ret(fn.null())
+        fn, given = slot_function(module, slot)
+        buffer = given.pointer("buffer")
+        fn.store(dimensions(fn, buffer), given.at("dims"))
+        given.store("num_dims", BUFFER.load(fn, buffer, "num_dims"))
 
-    args = arguments_of("Buffer_DynamicDimensionIndices")
-    fn = module.function("Buffer_DynamicDimensionIndices", PTR, [PTR], external=True)
-    fn.store(fn.null(), args.at(fn, fn.parameters[0], "indices"))
-    args.store(fn, fn.parameters[0], "num_indices", fn.i64(0))
-    fn.ret(fn.null())
+    fn, given = slot_function(module, "Buffer_DynamicDimensionIndices")
+    fn.store(fn.null(), given.at("indices"))
+    given.store("num_indices", fn.i64(0))
 
 
 def _emit_layout(module: Module) -> None:
-    args = arguments_of("Buffer_GetMemoryLayout")
-    fn = module.function("Buffer_GetMemoryLayout", PTR, [PTR], external=True)
-    (struct,) = fn.parameters
-    buffer = args.pointer(fn, struct, "buffer")
+    fn, given = slot_function(module, "Buffer_GetMemoryLayout")
+    buffer = given.pointer("buffer")
     rank = BUFFER.load(fn, buffer, "num_dims")
-    fn.store(order_of(fn, buffer, rank), args.at(fn, struct, "minor_to_major"))
-    args.store(fn, struct, "minor_to_major_size", rank)
+    fn.store(order_of(fn, buffer, rank), given.at("minor_to_major"))
+    given.store("minor_to_major_size", rank)
     for name in ("tile_dims", "tile_dim_sizes", "num_tiles", "type"):
-        args.store(fn, struct, name, fn.i64(0))
-    fn.ret(fn.null())
+        given.store(name, fn.i64(0))
 
 
 def _emit_addresses(module: Module) -> None:
     for slot in ("Buffer_UnsafePointer", "Buffer_OpaqueDeviceMemoryDataPointer"):
-        args = arguments_of(slot)
-        fn = module.function(slot, PTR, [PTR], external=True)
-        (struct,) = fn.parameters
-        block = _held_block(fn, args.pointer(fn, struct, "buffer"))
-        fn.store(fn.load(PTR, BLOCK.at(fn, block, "data")), args.at(fn, struct, "address"))
+        fn, given = slot_function(module, slot)
+        block = _held_block(fn, given.pointer("buffer"))
+        fn.store(fn.load(PTR, BLOCK.at(fn, block, "data")), given.at("address"))
         fn.call("release_block", VOID, block)
-        fn.ret(fn.null())
 
 
 def _held_block(fn: Function, buffer: Value) -> Value:
@@ -256,33 +237,28 @@ def _held_block(fn: Function, buffer: Value) -> Value:
 
 def _emit_to_host(module: Module) -> None:
     """``Buffer_ToHostBuffer``: copy the elements in the order of a layout; without a target, give their size only."""
-    args = arguments_of("Buffer_ToHostBuffer")
-    fn = module.function("Buffer_ToHostBuffer", PTR, [PTR], external=True)
-    (struct,) = fn.parameters
-    buffer, target = args.pointer(fn, struct, "buffer"), args.pointer(fn, struct, "data")
+    fn, given = slot_function(module, "Buffer_ToHostBuffer")
+    buffer, target = given.pointer("buffer"), given.pointer("data")
     size = BUFFER.load(fn, buffer, "size")
     with fn.if_(target.eq(fn.null())):
-        args.store(fn, struct, "size", size)
+        given.store("size", size)
         fn.ret(fn.null())
     rank = BUFFER.load(fn, buffer, "num_dims")
     own_order = order_of(fn, buffer, rank)
-    order = order_in(fn, args.pointer(fn, struct, "host_layout"), rank)
+    order = order_in(fn, given.pointer("host_layout"), rank)
     order = fn.select(order.eq(fn.null()), own_order, order)
-    fail_if(
-        fn, args.load(fn, struct, "size") < size, Code.INVALID_ARGUMENT, "the host's memory is smaller than the buffer"
-    )
+    fail_if(fn, given.load("size") < size, Code.INVALID_ARGUMENT, "the host's memory is smaller than the buffer")
     block = _held_block(fn, buffer)
     data, element = fn.load(PTR, BLOCK.at(fn, block, "data")), element_bytes(fn, BUFFER.load(fn, buffer, "type"))
     is_copied = fn.call("reorder", I1, target, data, dimensions(fn, buffer), own_order, order, rank, element)
     fn.call("release_block", VOID, block)
     fail_if(fn, ~is_copied, Code.RESOURCE_EXHAUSTED, "there is not enough memory to copy the buffer")
-    fn.store(ready_event(fn), args.at(fn, struct, "event"))
-    fn.ret(fn.null())
+    fn.store(ready_event(fn), given.at("event"))
 
 
-def checked_range(fn: Function, args: Arguments, struct: Value, size: Value) -> tuple[Value, Value]:
+def checked_range(fn: Function, given: NativeStruct, size: Value) -> tuple[Value, Value]:
     """The offset and size of a range of a buffer of ``size`` bytes. Emits the return of an error if it is outside."""
-    offset, count = args.load(fn, struct, "offset"), args.load(fn, struct, "size")
+    offset, count = given.load("offset"), given.load("size")
     outside = (offset < 0) | (count < 0) | (offset > size) | (count > size - offset)
     fail_if(fn, outside, Code.INVALID_ARGUMENT, "the range is not within the buffer")
     return offset, count
@@ -290,24 +266,19 @@ def checked_range(fn: Function, args: Arguments, struct: Value, size: Value) -> 
 
 def _emit_copy_raw(module: Module) -> None:
     """``Buffer_CopyRawToHost``: copy a range of the buffer's bytes, in their order in memory."""
-    args = arguments_of("Buffer_CopyRawToHost")
-    fn = module.function("Buffer_CopyRawToHost", PTR, [PTR], external=True)
-    (struct,) = fn.parameters
-    buffer = args.pointer(fn, struct, "buffer")
-    offset, count = checked_range(fn, args, struct, BUFFER.load(fn, buffer, "size"))
+    fn, given = slot_function(module, "Buffer_CopyRawToHost")
+    buffer = given.pointer("buffer")
+    offset, count = checked_range(fn, given, BUFFER.load(fn, buffer, "size"))
     block = _held_block(fn, buffer)
-    fn.copy(args.pointer(fn, struct, "data"), fn.at(fn.load(PTR, BLOCK.at(fn, block, "data")), I8, offset), count)
+    fn.copy(given.pointer("data"), fn.at(fn.load(PTR, BLOCK.at(fn, block, "data")), I8, offset), count)
     fn.call("release_block", VOID, block)
-    fn.store(ready_event(fn), args.at(fn, struct, "event"))
-    fn.ret(fn.null())
+    fn.store(ready_event(fn), given.at("event"))
 
 
 def _emit_copies(module: Module) -> None:
     for slot, target in (("Buffer_CopyToDevice", "device"), ("Buffer_CopyToMemory", "memory")):
-        args = arguments_of(slot)
-        fn = module.function(slot, PTR, [PTR], external=True)
-        (struct,) = fn.parameters
-        buffer, destination = args.pointer(fn, struct, "buffer"), args.pointer(fn, struct, target)
+        fn, given = slot_function(module, slot)
+        buffer, destination = given.pointer("buffer"), given.pointer(target)
         device, memory = device_and_memory(
             fn, *((destination, fn.null()) if target == "device" else (fn.null(), destination))
         )
@@ -322,8 +293,7 @@ def _emit_copies(module: Module) -> None:
         type, rank = BUFFER.load(fn, buffer, "type"), BUFFER.load(fn, buffer, "num_dims")
         dims = dimensions(fn, buffer), order_of(fn, buffer, rank)
         copy = fn.call("make_buffer", PTR, device, memory, block, type, rank, size, *dims)
-        fn.store(copy, args.at(fn, struct, "copy"))
-        fn.ret(fn.null())
+        fn.store(copy, given.at("copy"))
 
 
 def device_and_memory(fn: Function, device: Value, memory: Value) -> tuple[Value, Value]:

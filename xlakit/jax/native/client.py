@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from xlakit.cpu.llvm import I32, I64, PTR, VOID, Module
-from xlakit.jax.api.arguments import arguments_of
+from xlakit.jax.api.arguments import slot_function
 from xlakit.jax.api.numbers import Code
 from xlakit.jax.native.errors import fail_if
 from xlakit.jax.native.events import ready_event
@@ -40,45 +40,34 @@ def emit_client(module: Module) -> None:
         fn.ret(fn.null())
 
     # The context is unused, but must not be null.
-    args = arguments_of("ExecuteContext_Create")
-    fn = module.function("ExecuteContext_Create", PTR, [PTR], external=True)
-    fn.store(ready_event(fn), args.at(fn, fn.parameters[0], "context"))
-    fn.ret(fn.null())
+    fn, given = slot_function(module, "ExecuteContext_Create")
+    fn.store(ready_event(fn), given.at("context"))
 
-    args = arguments_of("Client_AddressableDevices")
-    fn = module.function("Client_AddressableDevices", PTR, [PTR], external=True)
-    (struct,) = fn.parameters
-    client = args.pointer(fn, struct, "client")
+    fn, given = slot_function(module, "Client_AddressableDevices")
+    client = given.pointer("client")
     for name in ("devices", "num_devices"):
-        args.store(fn, struct, name, CLIENT.load(fn, client, name.replace("devices", "local_devices")))
-    fn.ret(fn.null())
+        given.store(name, CLIENT.load(fn, client, name.replace("devices", "local_devices")))
 
     # LookupDevice takes a device's number among all, LookupAddressableDevice its number among those of this process.
     for slot, which in (("Client_LookupDevice", "devices"), ("Client_LookupAddressableDevice", "local_devices")):
-        args = arguments_of(slot)
-        fn = module.function(slot, PTR, [PTR], external=True)
-        (struct,) = fn.parameters
-        client, number = args.pointer(fn, struct, "client"), args.load(fn, struct, "id")
+        fn, given = slot_function(module, slot)
+        client, number = given.pointer("client"), given.load("id")
         is_none = number.compare("uge", CLIENT.load(fn, client, f"num_{which}"))
         fail_if(fn, is_none, Code.INVALID_ARGUMENT, "there is no device of this number; XLAKIT_DEVICES says how many")
         devices = fn.load(PTR, CLIENT.at(fn, client, which))
-        fn.store(fn.load(PTR, fn.at(devices, PTR, number)), args.at(fn, struct, "device"))
-        fn.ret(fn.null())
+        fn.store(fn.load(PTR, fn.at(devices, PTR, number)), given.at("device"))
 
-    args = arguments_of("Client_DefaultDeviceAssignment")
-    fn = module.function("Client_DefaultDeviceAssignment", PTR, [PTR], external=True)
-    (struct,) = fn.parameters
-    count = args.load(fn, struct, "num_replicas") * args.load(fn, struct, "num_partitions")
-    has_room = (count <= args.load(fn, struct, "size")) & (count > 0)
+    fn, given = slot_function(module, "Client_DefaultDeviceAssignment")
+    count = given.load("num_replicas") * given.load("num_partitions")
+    has_room = (count <= given.load("size")) & (count > 0)
     fail_if(fn, ~has_room, Code.INVALID_ARGUMENT, "there is no room for the devices of all replicas and partitions")
-    devices = CLIENT.load(fn, args.pointer(fn, struct, "client"), "num_devices")
+    devices = CLIENT.load(fn, given.pointer("client"), "num_devices")
     fail_if(fn, count > devices, Code.INVALID_ARGUMENT, "there are too few devices; XLAKIT_DEVICES says how many")
     # By default a program runs on the devices of this process, if there are enough.
-    client = args.pointer(fn, struct, "client")
+    client = given.pointer("client")
     first = fn.select(
         count <= CLIENT.load(fn, client, "num_local_devices"), CLIENT.load(fn, client, "first_local"), fn.i64(0)
     )
     with fn.loop(0, count) as iteration:
         number = (first + iteration.index).cast("trunc", I32)
-        fn.store(number, fn.at(args.pointer(fn, struct, "assignment"), I32, iteration.index))
-    fn.ret(fn.null())
+        fn.store(number, fn.at(given.pointer("assignment"), I32, iteration.index))

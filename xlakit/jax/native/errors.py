@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from xlakit.cpu.llvm import I8, I64, PTR, VOID, Function, Module, Value
-from xlakit.jax.api.arguments import arguments_of
+from xlakit.jax.api.arguments import NativeStruct, slot_function
 from xlakit.jax.api.numbers import Code
 from xlakit.jax.native.records import ERROR
 
@@ -20,21 +20,18 @@ def emit_errors(module: Module) -> None:
     fn.copy(fn.at(error, I8, ERROR.size), text, size)
     fn.ret(error)
 
-    args = arguments_of("Error_Destroy")
     fn = module.function("Error_Destroy", VOID, [PTR], external=True)
-    fn.call("xlakit_release", VOID, args.pointer(fn, fn.parameters[0], "error"))
+    fn.call("xlakit_release", VOID, NativeStruct(fn, "Error_Destroy", fn.parameters[0]).pointer("error"))
 
-    args = arguments_of("Error_Message")
     fn = module.function("Error_Message", VOID, [PTR], external=True)
-    error = args.pointer(fn, fn.parameters[0], "error")
-    fn.store(fn.at(error, I8, ERROR.size), args.at(fn, fn.parameters[0], "message"))
-    args.store(fn, fn.parameters[0], "message_size", ERROR.load(fn, error, "message_size"))
+    given = NativeStruct(fn, "Error_Message", fn.parameters[0])
+    error = given.pointer("error")
+    fn.store(fn.at(error, I8, ERROR.size), given.at("message"))
+    given.store("message_size", ERROR.load(fn, error, "message_size"))
 
-    args = arguments_of("Error_GetCode")
-    fn = module.function("Error_GetCode", PTR, [PTR], external=True)
-    error = args.pointer(fn, fn.parameters[0], "error")
-    args.store(fn, fn.parameters[0], "code", ERROR.load(fn, error, "code"))
-    fn.ret(fn.null())
+    fn, given = slot_function(module, "Error_GetCode")
+    error = given.pointer("error")
+    given.store("code", ERROR.load(fn, error, "code"))
 
 
 def emit_unsupported(module: Module, slots: Iterable[str]) -> None:

@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 from xlakit.cpu.llvm import I1, I8, I32, I64, PTR, VOID, Function, Module, Value
 from xlakit.cpu.runtime import waiting
-from xlakit.jax.api.arguments import arguments_of
+from xlakit.jax.api.arguments import slot_function
 from xlakit.jax.native.python import without_gil
 from xlakit.jax.native.records import CALLBACK, ERROR, EVENT
 
@@ -40,8 +40,8 @@ def emit_events(module: Module) -> None:
     _emit_complete(module)
     _emit_await(module)
     _emit_on_ready(module)
-    fn = module.function("Event_Error", PTR, [PTR], external=True)
-    event = arguments_of("Event_Error").pointer(fn, fn.parameters[0], "event")
+    fn, given = slot_function(module, "Event_Error")
+    event = given.pointer("event")
     fn.ret(fn.call("copy_error", PTR, fn.load(PTR, EVENT.at(fn, event, "error"))))
 
 
@@ -132,9 +132,8 @@ def _emit_make_and_release(module: Module) -> None:
     fn.call("xlakit_release", VOID, fn.load(PTR, EVENT.at(fn, event, "error")))
     fn.call("xlakit_release", VOID, event)
 
-    fn = module.function("Event_Destroy", PTR, [PTR], external=True)
-    fn.call("release_event", VOID, arguments_of("Event_Destroy").pointer(fn, fn.parameters[0], "event"))
-    fn.ret(fn.null())
+    fn, given = slot_function(module, "Event_Destroy")
+    fn.call("release_event", VOID, given.pointer("event"))
 
 
 def _emit_complete(module: Module) -> None:
@@ -169,19 +168,17 @@ def _emit_await(module: Module) -> None:
     note_wait(fn, event)
     fn.ret(wait_until(fn, lambda: is_ready(fn, event)))
 
-    fn = module.function("Event_Await", PTR, [PTR], external=True)
-    event = arguments_of("Event_Await").pointer(fn, fn.parameters[0], "event")
+    fn, given = slot_function(module, "Event_Await")
+    event = given.pointer("event")
     with fn.if_(fn.call("await_event", I1, event), likely=False):
         fn.ret(fn.call("interrupted", PTR))
     fn.ret(fn.call("copy_error", PTR, fn.load(PTR, EVENT.at(fn, event, "error"))))
 
 
 def _emit_on_ready(module: Module) -> None:
-    args = arguments_of("Event_OnReady")
-    fn = module.function("Event_OnReady", PTR, [PTR], external=True)
-    (struct,) = fn.parameters
-    event, function = args.pointer(fn, struct, "event"), args.pointer(fn, struct, "callback")
-    argument = args.pointer(fn, struct, "user_arg")
+    fn, given = slot_function(module, "Event_OnReady")
+    event, function = given.pointer("event"), given.pointer("callback")
+    argument = given.pointer("user_arg")
 
     def call_now() -> None:
         error = fn.call("copy_error", PTR, fn.load(PTR, EVENT.at(fn, event, "error")))
@@ -202,4 +199,3 @@ def _emit_on_ready(module: Module) -> None:
     with fn.if_(became_ready):
         fn.call("xlakit_release", VOID, callback)
         call_now()
-    fn.ret(fn.null())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from xlakit.cpu.llvm import I1, I64, PTR, VOID, Function, Module, Value
-from xlakit.jax.api.arguments import arguments_of
+from xlakit.jax.api.arguments import slot_function
 from xlakit.jax.native.records import EXECUTABLE
 
 
@@ -27,21 +27,16 @@ def emit_executables(module: Module) -> None:
     fn.ret(fn.atomic_update("xchg", fn.address("dead_executables"), fn.i64(0)))
 
     for slot in ("Executable_Destroy", "LoadedExecutable_Destroy"):
-        fn = module.function(slot, PTR, [PTR], external=True)
-        fn.call("release_executable", VOID, arguments_of(slot).pointer(fn, fn.parameters[0], "executable"))
-        fn.ret(fn.null())
+        fn, given = slot_function(module, slot)
+        fn.call("release_executable", VOID, given.pointer("executable"))
 
-    args = arguments_of("LoadedExecutable_GetExecutable")
-    fn = module.function("LoadedExecutable_GetExecutable", PTR, [PTR], external=True)
-    executable = args.pointer(fn, fn.parameters[0], "executable")
+    fn, given = slot_function(module, "LoadedExecutable_GetExecutable")
+    executable = given.pointer("executable")
     keep(fn, executable)
-    fn.store(executable, args.at(fn, fn.parameters[0], "unloaded"))
-    fn.ret(fn.null())
+    fn.store(executable, given.at("unloaded"))
 
-    args = arguments_of("LoadedExecutable_Delete")
-    fn = module.function("LoadedExecutable_Delete", PTR, [PTR], external=True)
-    EXECUTABLE.store(fn, args.pointer(fn, fn.parameters[0], "executable"), "is_deleted", fn.i64(1))
-    fn.ret(fn.null())
+    fn, given = slot_function(module, "LoadedExecutable_Delete")
+    EXECUTABLE.store(fn, given.pointer("executable"), "is_deleted", fn.i64(1))
 
 
 def keep(fn: Function, executable: Value) -> None:

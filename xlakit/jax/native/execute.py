@@ -12,7 +12,7 @@ from typing import Final
 from xlakit.cpu.llvm import I1, I64, PTR, VOID, Function, Module, Value
 from xlakit.cpu.llvm.promises import NO_INLINE
 from xlakit.cpu.runtime import waiting
-from xlakit.jax.api.arguments import arguments_of
+from xlakit.jax.api.arguments import NativeStruct, slot_function
 from xlakit.jax.api.numbers import Code
 from xlakit.jax.native.buffers import delete
 from xlakit.jax.native.dispatch import MODE, Way, is_long
@@ -91,11 +91,11 @@ def _emit_finish(module: Module) -> None:
 
 def _emit_give_results(module: Module) -> None:
     """``give_results(struct, call, event)``: return the results of all devices; the event is as for ``finish``."""
-    args = arguments_of("LoadedExecutable_Execute")
     fn = module.function("give_results", VOID, [PTR, PTR, PTR])
     struct, call, event = fn.parameters
+    given = NativeStruct(fn, "LoadedExecutable_Execute", struct)
     executable, options, lists, outputs, events, other = (
-        args.pointer(fn, struct, name)
+        given.pointer(name)
         for name in (
             "executable", "options", "argument_lists", "output_lists", "device_complete_events", "execute_device"
         )
@@ -104,7 +104,7 @@ def _emit_give_results(module: Module) -> None:
     num_outputs = EXECUTABLE.load(fn, executable, "num_outputs")
     devices = fn.load(PTR, EXECUTABLE.at(fn, executable, "devices"))
     ended = fn.select(event.eq(fn.null()), ready_event(fn), event)
-    with fn.loop(0, args.load(fn, struct, "num_devices")) as iteration:
+    with fn.loop(0, given.load("num_devices")) as iteration:
         device = fn.select(other.eq(fn.null()), word(fn, devices, iteration.index), other)
         results = fn.at(result_blocks, PTR, iteration.index * num_outputs)
         buffers, targets = word(fn, lists, iteration.index), word(fn, outputs, iteration.index)
@@ -118,11 +118,11 @@ def _emit_await_arguments(module: Module) -> None:
 
     Gives the error of an argument, or null. Afterwards no call in the queue uses memory that the program may write to.
     """
-    args = arguments_of("LoadedExecutable_Execute")
     fn = module.function("await_arguments", PTR, [PTR, PTR], attributes=(NO_INLINE,))
     struct, call = fn.parameters
-    executable, options = args.pointer(fn, struct, "executable"), args.pointer(fn, struct, "options")
-    num_args, blocks, events = args.load(fn, struct, "num_args"), blocks_of(fn, call), events_of(fn, call)
+    given = NativeStruct(fn, "LoadedExecutable_Execute", struct)
+    executable, options = given.pointer("executable"), given.pointer("options")
+    num_args, blocks, events = given.load("num_args"), blocks_of(fn, call), events_of(fn, call)
     with fn.loop(0, CALL.load(fn, call, "total_args")) as iteration:
         event = word(fn, events, iteration.index)
         with fn.if_(event.ne(fn.null()), likely=False):
@@ -140,10 +140,10 @@ def _emit_await_arguments(module: Module) -> None:
 
 def _emit_way(module: Module) -> None:
     """``call_way(struct, call) -> i64``: the Way of a call; also sets its weight in the queue and its threads."""
-    args = arguments_of("LoadedExecutable_Execute")
     fn = module.function("call_way", I64, [PTR, PTR])
     struct, call = fn.parameters
-    executable = args.pointer(fn, struct, "executable")
+    given = NativeStruct(fn, "LoadedExecutable_Execute", struct)
+    executable = given.pointer("executable")
     here, mode = fn.i64(Way.HERE), fn.load(I64, fn.address(MODE))
     fn.return_if(EXECUTABLE.load(fn, executable, "is_pure").eq(0) | mode.eq(Mode.OFF), here)
     long, pending = is_long(fn, executable), CALL.load(fn, call, "num_pending").ne(0)
@@ -163,10 +163,10 @@ def _emit_way(module: Module) -> None:
 
 def _emit_run_here(module: Module) -> None:
     """``run_here(struct, call) -> ptr``: run it on this thread, and return its results; gives an error or null."""
-    args = arguments_of("LoadedExecutable_Execute")
     fn = module.function("run_here", PTR, [PTR, PTR])
     struct, call = fn.parameters
-    executable = args.pointer(fn, struct, "executable")
+    given = NativeStruct(fn, "LoadedExecutable_Execute", struct)
+    executable = given.pointer("executable")
     data = data_of(fn, call)
     run, context = (fn.load(PTR, EXECUTABLE.at(fn, executable, name)) for name in ("run", "context"))
     results = fn.at(data, PTR, CALL.load(fn, call, "total_args"))
@@ -211,10 +211,10 @@ def _return_interrupted(fn: Function, struct: Value, call: Value) -> None:
 
 def _emit_enqueue(module: Module) -> None:
     """``enqueue(struct, call, event)``: return the pending results, and put the call into the queue."""
-    args = arguments_of("LoadedExecutable_Execute")
     fn = module.function("enqueue", VOID, [PTR, PTR, PTR], attributes=(NO_INLINE,))
     struct, call, event = fn.parameters
-    executable = args.pointer(fn, struct, "executable")
+    given = NativeStruct(fn, "LoadedExecutable_Execute", struct)
+    executable = given.pointer("executable")
     blocks, total_args = blocks_of(fn, call), CALL.load(fn, call, "total_args")
     fn.store(event, CALL.at(fn, call, "event"))
     keep(fn, executable)
@@ -251,9 +251,9 @@ def _fail_unless_well(fn: Function, struct: Value, call: Value, prepared: Value,
 
 def _new_call(fn: Function, struct: Value, executable: Value) -> Value:
     """A call with empty tables. Emits the return of an error where there is no memory."""
-    args = arguments_of("LoadedExecutable_Execute")
-    num_devices = args.load(fn, struct, "num_devices")
-    total_args = num_devices * args.load(fn, struct, "num_args")
+    given = NativeStruct(fn, "LoadedExecutable_Execute", struct)
+    num_devices = given.load("num_devices")
+    total_args = num_devices * given.load("num_args")
     count = total_args + num_devices * EXECUTABLE.load(fn, executable, "num_outputs")
     bytes = (count * 2 + total_args) * 8 + CALL.size
     call = fn.call("xlakit_allocate", PTR, bytes)
@@ -291,11 +291,10 @@ def _emit_execute(module: Module) -> None:
     fn.call("enqueue", VOID, struct, call, event)
     fn.ret(fn.null())
 
-    args = arguments_of("LoadedExecutable_Execute")
-    fn = module.function("LoadedExecutable_Execute", PTR, [PTR], external=True)
-    (struct,) = fn.parameters
-    executable = args.pointer(fn, struct, "executable")
-    _check_call(fn, executable, args.load(fn, struct, "num_devices"), args.load(fn, struct, "num_args"))
+    fn, given = slot_function(module, "LoadedExecutable_Execute")
+    struct = given.address
+    executable = given.pointer("executable")
+    _check_call(fn, executable, given.load("num_devices"), given.load("num_args"))
     call = _new_call(fn, struct, executable)
     _fail_unless_well(fn, struct, call, fn.call("hold_all", I64, struct, call), marked=False)
     # A call in the queue never waits, so transfers from the host are waited for here.

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from xlakit.cpu.llvm import PTR, Module
+from xlakit.cpu.llvm import Module
 from xlakit.cpu.runtime.record import Record
-from xlakit.jax.api.arguments import arguments_of
+from xlakit.jax.api.arguments import arguments_of, slot_function
 from xlakit.jax.native.records import BUFFER, CLIENT, DESCRIPTION, DEVICE, EVENT, EXECUTABLE, MEMORY, TOPOLOGY
 
 GETTERS: Final[list[tuple[Record, str]]] = [
@@ -32,10 +32,8 @@ def emit_getters(module: Module) -> None:
     """Emit the getters: each field of the arguments, except the object, gets the record's field of that name."""
     for record, slots in GETTERS:
         for slot in slots.split():
-            args = arguments_of(slot)
-            fn = module.function(slot, PTR, [PTR], external=True)
-            (struct,) = fn.parameters
-            handle = args.pointer(fn, struct, args.first)
-            for name in args.results:
-                args.store(fn, struct, name, record.load(fn, handle, name))
-            fn.ret(fn.null())
+            fields = arguments_of(slot)
+            fn, given = slot_function(module, slot)
+            handle = given.pointer(fields.first)
+            for name in fields.results:
+                given.store(name, record.load(fn, handle, name))

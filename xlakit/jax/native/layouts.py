@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from xlakit.cpu.llvm import I1, I8, I64, PTR, VOID, Function, Module, Value
-from xlakit.jax.api.arguments import Arguments, arguments_of
+from xlakit.jax.api.arguments import NativeStruct, slot_function
 from xlakit.jax.api.numbers import TYPE_NUMBERS, Code
 from xlakit.jax.native.errors import fail_if
 from xlakit.jax.native.records import BUFFER
@@ -47,12 +47,11 @@ def order_in(fn: Function, layout: Value, rank: Value) -> Value:
 
     Emits the return of an error for layouts that are tiled, given by strides, or of another number of dimensions.
     """
-    args = arguments_of("MemoryLayout")
 
     def checked() -> tuple[Value]:
         good = fn.call("has_order", I1, layout, rank)
         fail_if(fn, ~good, Code.UNIMPLEMENTED, "xlakit's buffers are dense: layouts are orders of their dimensions")
-        return (args.pointer(fn, layout, "minor_to_major"),)
+        return (NativeStruct(fn, "MemoryLayout", layout).pointer("minor_to_major"),)
 
     return fn.if_else(layout.ne(fn.null()), checked, lambda: (fn.null(),))[0]
 
@@ -76,13 +75,13 @@ def _emit_count(module: Module) -> None:
 
 def _emit_has_order(module: Module) -> None:
     """``has_order(ptr layout, i64 rank) -> i1``: whether a layout is an order of ``rank`` dimensions, without tiles."""
-    args = arguments_of("MemoryLayout")
     # A layout begins with its size and extensions; then follows the structure of a tiled layout.
     fn = module.function("has_order", I1, [PTR, I64])
     layout, rank = fn.parameters
-    order = args.pointer(fn, layout, "minor_to_major")
-    is_other = args.load(fn, layout, "type").ne(0) | args.load(fn, layout, "num_tiles").ne(0)
-    fn.return_if(is_other | args.load(fn, layout, "minor_to_major_size").ne(rank), fn.constant(I1, 0))
+    given = NativeStruct(fn, "MemoryLayout", layout)
+    order = given.pointer("minor_to_major")
+    is_other = given.load("type").ne(0) | given.load("num_tiles").ne(0)
+    fn.return_if(is_other | given.load("minor_to_major_size").ne(rank), fn.constant(I1, 0))
     with fn.loop(0, rank, carried=[fn.constant(I1, 1)]) as iteration:
         is_dimension = fn.load(I64, fn.at(order, I64, iteration.index)).compare("ult", rank)
         iteration.next(iteration.carried[0] & is_dimension)
@@ -165,44 +164,34 @@ def emit_extension(module: Module) -> None:
     A layout is its number of bytes, then the text: ``{1,0}``.
     """
     _emit_make_layout(module)
-    args = arguments_of("Layouts_MemoryLayout_Destroy")
-    fn = module.function("Layouts_MemoryLayout_Destroy", PTR, [PTR], external=True)
-    layout = args.pointer(fn, fn.parameters[0], "layout")
+    fn, given = slot_function(module, "Layouts_MemoryLayout_Destroy")
+    layout = given.pointer("layout")
     with fn.if_(layout.ne(fn.null())):
         fn.call("xlakit_release", VOID, layout)
-    fn.ret(fn.null())
 
     # The deleter of the text does nothing, as the layout owns the text.
     fn = module.function("keep_text", VOID, [PTR], external=True)
-    args = arguments_of("Layouts_MemoryLayout_Serialize")
-    fn = module.function("Layouts_MemoryLayout_Serialize", PTR, [PTR], external=True)
-    (struct,) = fn.parameters
-    layout = args.pointer(fn, struct, "layout")
-    fn.store(fn.at(layout, I64, 1), args.at(fn, struct, "bytes"))
-    args.store(fn, struct, "bytes_size", fn.load(I64, layout))
-    fn.store(layout, args.at(fn, struct, "holder"))
-    fn.store(fn.address("keep_text"), args.at(fn, struct, "deleter"))
-    fn.ret(fn.null())
+    fn, given = slot_function(module, "Layouts_MemoryLayout_Serialize")
+    layout = given.pointer("layout")
+    fn.store(fn.at(layout, I64, 1), given.at("bytes"))
+    given.store("bytes_size", fn.load(I64, layout))
+    fn.store(layout, given.at("holder"))
+    fn.store(fn.address("keep_text"), given.at("deleter"))
 
-    args = arguments_of("Layouts_Buffer_MemoryLayout")
-    fn = module.function("Layouts_Buffer_MemoryLayout", PTR, [PTR], external=True)
-    (struct,) = fn.parameters
-    buffer = args.pointer(fn, struct, "buffer")
+    fn, given = slot_function(module, "Layouts_Buffer_MemoryLayout")
+    buffer = given.pointer("buffer")
     rank = BUFFER.load(fn, buffer, "num_dims")
-    _give_layout(fn, args, struct, order_of(fn, buffer, rank), rank)
+    _give_layout(fn, given, order_of(fn, buffer, rank), rank)
 
     for slot in ("Layouts_Client_GetDefaultLayout", "Layouts_Topology_GetDefaultLayout"):
-        args = arguments_of(slot)
-        fn = module.function(slot, PTR, [PTR], external=True)
-        (struct,) = fn.parameters
-        _give_layout(fn, args, struct, fn.null(), args.load(fn, struct, "num_dims"))
+        fn, given = slot_function(module, slot)
+        _give_layout(fn, given, fn.null(), given.load("num_dims"))
 
 
-def _give_layout(fn: Function, args: Arguments, struct: Value, order: Value, rank: Value) -> None:
+def _give_layout(fn: Function, given: NativeStruct, order: Value, rank: Value) -> None:
     layout = fn.call("make_layout", PTR, order, rank)
     fail_if(fn, layout.eq(fn.null()), Code.RESOURCE_EXHAUSTED, "there is not enough memory for a layout")
-    fn.store(layout, args.at(fn, struct, "layout"))
-    fn.ret(fn.null())
+    fn.store(layout, given.at("layout"))
 
 
 def _emit_make_layout(module: Module) -> None:

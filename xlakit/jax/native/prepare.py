@@ -6,7 +6,7 @@ from collections.abc import Callable
 from enum import IntEnum
 
 from xlakit.cpu.llvm import I1, I64, PTR, VOID, Function, Module, Value
-from xlakit.jax.api.arguments import arguments_of
+from xlakit.jax.api.arguments import NativeStruct
 from xlakit.jax.native.buffers import lock_buffer, unlock_buffer
 from xlakit.jax.native.memory import is_ours, is_queued, share, users
 from xlakit.jax.native.queue import blocks_of, data_of, events_of
@@ -64,11 +64,11 @@ def is_donated(fn: Function, executable: Value, options: Value, argument: Value)
 
 def _emit_is_donatable(module: Module) -> None:
     """``is_donatable(ptr options, i64 argument) -> i1``: whether the caller permits the donation of an argument."""
-    args = arguments_of("ExecuteOptions")
     fn = module.function("is_donatable", I1, [PTR, I64])
     options, argument = fn.parameters
-    numbers = args.pointer(fn, options, "non_donatable_input_indices")
-    count = args.load(fn, options, "num_non_donatable_input_indices")
+    given = NativeStruct(fn, "ExecuteOptions", options)
+    numbers = given.pointer("non_donatable_input_indices")
+    count = given.load("num_non_donatable_input_indices")
     with fn.loop(0, count, carried=[fn.constant(I1, 1)]) as iteration:
         iteration.next(iteration.carried[0] & fn.load(I64, fn.at(numbers, I64, iteration.index)).ne(argument))
     fn.ret(iteration.results[0])
@@ -104,14 +104,14 @@ def _emit_hold(module: Module) -> None:
 
 
 def _emit_mark_donated(module: Module) -> None:
-    args = arguments_of("LoadedExecutable_Execute")
     fn = module.function("mark_donated", VOID, [PTR, I64])
     struct, deleted = fn.parameters
-    executable, options = args.pointer(fn, struct, "executable"), args.pointer(fn, struct, "options")
-    lists = args.pointer(fn, struct, "argument_lists")
-    with fn.loop(0, args.load(fn, struct, "num_devices")) as devices:
+    given = NativeStruct(fn, "LoadedExecutable_Execute", struct)
+    executable, options = given.pointer("executable"), given.pointer("options")
+    lists = given.pointer("argument_lists")
+    with fn.loop(0, given.load("num_devices")) as devices:
         buffers = word(fn, lists, devices.index)
-        with fn.loop(0, args.load(fn, struct, "num_args")) as iteration:
+        with fn.loop(0, given.load("num_args")) as iteration:
             with fn.if_(is_donated(fn, executable, options, iteration.index)):
                 buffer = word(fn, buffers, iteration.index)
                 lock_buffer(fn, buffer)
@@ -213,7 +213,7 @@ def _for_devices(module: Module, name: str, step: Callable[[Function, Value, Val
     """
     fn = module.function(name, I64, [PTR, PTR])
     struct, call = fn.parameters
-    count = arguments_of("LoadedExecutable_Execute").load(fn, struct, "num_devices")
+    count = NativeStruct(fn, "LoadedExecutable_Execute", struct).load("num_devices")
     start = (fn.i64(0), fn.i64(Prepared.WELL))
     with fn.while_(start, lambda t: (t.carried[0] < count) & t.carried[1].eq(Prepared.WELL)) as iteration:
         device = iteration.carried[0]
@@ -222,13 +222,12 @@ def _for_devices(module: Module, name: str, step: Callable[[Function, Value, Val
 
 
 def _emit_steps(module: Module) -> None:
-    args = arguments_of("LoadedExecutable_Execute")
-
     def parts(fn: Function, struct: Value, call: Value, device: Value) -> tuple[Value, Value, Value, Value, Value]:
         """The program, the options of the call, a device's buffers, the number of the first, and its blocks."""
-        executable, options = args.pointer(fn, struct, "executable"), args.pointer(fn, struct, "options")
-        first = device * args.load(fn, struct, "num_args")
-        buffers = word(fn, args.pointer(fn, struct, "argument_lists"), device)
+        given = NativeStruct(fn, "LoadedExecutable_Execute", struct)
+        executable, options = given.pointer("executable"), given.pointer("options")
+        first = device * given.load("num_args")
+        buffers = word(fn, given.pointer("argument_lists"), device)
         return executable, options, buffers, first, fn.at(blocks_of(fn, call), PTR, first)
 
     def hold(fn: Function, struct: Value, call: Value, device: Value) -> Value:
@@ -241,7 +240,8 @@ def _emit_steps(module: Module) -> None:
             )
             return (fn.select(clash, fn.i64(Prepared.CLASH), fits),)
 
-        is_held = fn.call("hold_arguments", I1, call, buffers, args.load(fn, struct, "num_args"), first)
+        num_args = NativeStruct(fn, "LoadedExecutable_Execute", struct).load("num_args")
+        is_held = fn.call("hold_arguments", I1, call, buffers, num_args, first)
         return fn.if_else(is_held, check, lambda: (fn.i64(Prepared.GONE),))[0]
 
     def make(fn: Function, struct: Value, call: Value, device: Value) -> Value:
@@ -288,15 +288,15 @@ def _emit_foreign(module: Module) -> None:
 
 def _argument(fn: Function, struct: Value, num_args: Value, number: Value) -> Value:
     """The buffer of an argument, by its number among those of all devices."""
-    lists = arguments_of("LoadedExecutable_Execute").pointer(fn, struct, "argument_lists")
+    lists = NativeStruct(fn, "LoadedExecutable_Execute", struct).pointer("argument_lists")
     return word(fn, word(fn, lists, number // num_args), number % num_args)
 
 
 def _emit_has_view(module: Module) -> None:
-    args = arguments_of("LoadedExecutable_Execute")
     fn = module.function("has_view", I1, [PTR, PTR])
     struct, call = fn.parameters
-    blocks, num_args = blocks_of(fn, call), args.load(fn, struct, "num_args")
+    given = NativeStruct(fn, "LoadedExecutable_Execute", struct)
+    blocks, num_args = blocks_of(fn, call), given.load("num_args")
     no = fn.constant(I1, 0)
     with fn.loop(0, CALL.load(fn, call, "total_args"), carried=[no]) as iteration:
         block, buffer = word(fn, blocks, iteration.index), _argument(fn, struct, num_args, iteration.index)
@@ -333,11 +333,11 @@ def _emit_own_copy(module: Module) -> None:
 
 
 def _emit_own_foreign(module: Module) -> None:
-    args = arguments_of("LoadedExecutable_Execute")
     fn = module.function("own_foreign", I1, [PTR, PTR])
     struct, call = fn.parameters
+    given = NativeStruct(fn, "LoadedExecutable_Execute", struct)
     blocks, data = blocks_of(fn, call), data_of(fn, call)
-    num_args = args.load(fn, struct, "num_args")
+    num_args = given.load("num_args")
     with fn.loop(0, CALL.load(fn, call, "total_args")) as iteration:
         block = word(fn, blocks, iteration.index)
         with fn.if_(~is_ours(fn, block), likely=False):

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from xlakit.cpu.llvm import I8, I64, PTR, VOID, Function, Module, Value
 from xlakit.cpu.runtime.record import Record
-from xlakit.jax.api.arguments import arguments_of
+from xlakit.jax.api.arguments import NativeStruct, arguments_of, slot_function
 from xlakit.jax.api.numbers import Code
 from xlakit.jax.native.buffers import checked_range, memory_device
 from xlakit.jax.native.errors import error, fail_if
@@ -76,20 +76,18 @@ def _emit_destroy(module: Module) -> None:
     fn.call("xlakit_release", VOID, manager)
 
     name = "AsyncHostToDeviceTransferManager_Destroy"
-    fn = module.function(name, PTR, [PTR], external=True)
-    manager = arguments_of(name).pointer(fn, fn.parameters[0], "manager")
+    fn, given = slot_function(module, name)
+    manager = given.pointer("manager")
     fn.return_if(manager.eq(fn.null()), fn.null())
     fn.call("destroy_manager", VOID, manager)
-    fn.ret(fn.null())
 
 
 def _emit_stage(module: Module) -> None:
     """``stage(ptr staged, ptr device, ptr memory, ptr spec, ptr layout) -> ptr``: make a buffer; gives an error."""
-    spec_of = arguments_of("ShapeSpec")
     fn = module.function("stage", PTR, [PTR] * 5)
     staged, device, memory, spec, layout = fn.parameters
-    dims, rank = spec_of.pointer(fn, spec, "dims"), spec_of.load(fn, spec, "num_dims")
-    type = spec_of.load(fn, spec, "type")
+    given = NativeStruct(fn, "ShapeSpec", spec)
+    dims, rank, type = given.pointer("dims"), given.load("num_dims"), given.load("type")
     element = element_bytes(fn, type)
     fail_if(fn, element.eq(0), Code.UNIMPLEMENTED, "xlakit has no buffers of this element type")
     order = order_in(fn, layout, rank)
@@ -112,15 +110,13 @@ def _emit_stage(module: Module) -> None:
 
 
 def _emit_create(module: Module) -> None:
-    args = arguments_of("Client_CreateBuffersForAsyncHostToDevice")
-    fn = module.function("Client_CreateBuffersForAsyncHostToDevice", PTR, [PTR], external=True)
-    (struct,) = fn.parameters
-    count, specs = args.load(fn, struct, "num_shape_specs"), args.pointer(fn, struct, "shape_specs")
-    layouts, num_layouts = args.pointer(fn, struct, "device_layouts"), args.load(fn, struct, "num_device_layouts")
+    fn, given = slot_function(module, "Client_CreateBuffersForAsyncHostToDevice")
+    count, specs = given.load("num_shape_specs"), given.pointer("shape_specs")
+    layouts, num_layouts = given.pointer("device_layouts"), given.load("num_device_layouts")
     fail_if(
         fn, num_layouts.ne(0) & num_layouts.ne(count), Code.INVALID_ARGUMENT, "there is not one layout for each shape"
     )
-    memory = args.pointer(fn, struct, "memory")
+    memory = given.pointer("memory")
     device = memory_device(fn, memory)
     bytes = count * _STAGED.size + _MANAGER.size
     manager = fn.call("xlakit_allocate", PTR, bytes)
@@ -139,19 +135,16 @@ def _emit_create(module: Module) -> None:
         with fn.if_(failure.ne(fn.null()), likely=False):
             fn.call("destroy_manager", VOID, manager)
             fn.ret(failure)
-    fn.store(manager, args.at(fn, struct, "manager"))
-    fn.ret(fn.null())
+    fn.store(manager, given.at("manager"))
 
 
-def _one_of(module: Module, name: str) -> tuple[Function, Value, Value]:
+def _one_of(module: Module, name: str) -> tuple[Function, NativeStruct, Value]:
     """A function about one buffer of a manager: the function, its arguments, and the buffer's record."""
-    args = arguments_of(name)
-    fn = module.function(name, PTR, [PTR], external=True)
-    (struct,) = fn.parameters
-    manager, index = args.pointer(fn, struct, "manager"), args.load(fn, struct, "buffer_index")
+    fn, given = slot_function(module, name)
+    manager, index = given.pointer("manager"), given.load("buffer_index")
     is_none = index.compare("uge", _MANAGER.load(fn, manager, "count"))
     fail_if(fn, is_none, Code.INVALID_ARGUMENT, "the transfer manager has no buffer of this number")
-    return fn, struct, _staged_buffer(fn, manager, index)
+    return fn, given, _staged_buffer(fn, manager, index)
 
 
 def _begin(fn: Function, staged: Value) -> None:
@@ -175,48 +168,39 @@ def _end(fn: Function, staged: Value, is_last: Value) -> None:
 
 def _emit_transfer(module: Module) -> None:
     name = "AsyncHostToDeviceTransferManager_TransferData"
-    args = arguments_of(name)
-    fn, struct, staged = _one_of(module, name)
-    offset, size = checked_range(fn, args, struct, _STAGED.load(fn, staged, "size"))
+    fn, given, staged = _one_of(module, name)
+    offset, size = checked_range(fn, given, _STAGED.load(fn, staged, "size"))
     _begin(fn, staged)
     data = fn.load(PTR, BLOCK.at(fn, fn.load(PTR, _STAGED.at(fn, staged, "block")), "data"))
-    fn.copy(fn.at(data, I8, offset), args.pointer(fn, struct, "data"), size)
-    _end(fn, staged, args.load(fn, struct, "is_last").ne(0))
-    fn.store(ready_event(fn), args.at(fn, struct, "event"))
-    fn.ret(fn.null())
+    fn.copy(fn.at(data, I8, offset), given.pointer("data"), size)
+    _end(fn, staged, given.load("is_last").ne(0))
+    fn.store(ready_event(fn), given.at("event"))
 
 
 def _emit_set_error(module: Module) -> None:
     name = "AsyncHostToDeviceTransferManager_SetBufferError"
-    args = arguments_of(name)
-    fn, struct, staged = _one_of(module, name)
-    text, size = args.pointer(fn, struct, "message"), args.load(fn, struct, "message_size")
-    fn.call("settle", VOID, staged, fn.call("make_error", PTR, args.load(fn, struct, "code"), text, size))
-    fn.ret(fn.null())
+    fn, given, staged = _one_of(module, name)
+    text, size = given.pointer("message"), given.load("message_size")
+    fn.call("settle", VOID, staged, fn.call("make_error", PTR, given.load("code"), text, size))
 
 
 def _emit_getters(module: Module) -> None:
     name = "AsyncHostToDeviceTransferManager_RetrieveBuffer"
-    fn, struct, staged = _one_of(module, name)
+    fn, given, staged = _one_of(module, name)
     buffer = fn.atomic_update("xchg", _STAGED.at(fn, staged, "buffer"), fn.i64(0)).cast("inttoptr", PTR)
     fail_if(fn, buffer.eq(fn.null()), Code.FAILED_PRECONDITION, "the buffer has been taken already")
-    fn.store(buffer, arguments_of(name).at(fn, struct, "buffer"))
-    fn.ret(fn.null())
+    fn.store(buffer, given.at("buffer"))
 
     name = "AsyncHostToDeviceTransferManager_BufferSize"
-    fn, struct, staged = _one_of(module, name)
-    arguments_of(name).store(fn, struct, "size", _STAGED.load(fn, staged, "size"))
-    fn.ret(fn.null())
+    fn, given, staged = _one_of(module, name)
+    given.store("size", _STAGED.load(fn, staged, "size"))
 
     for name, field in (
         ("AsyncHostToDeviceTransferManager_Device", "device"),
         ("AsyncHostToDeviceTransferManager_BufferCount", "count"),
     ):
-        args = arguments_of(name)
-        fn = module.function(name, PTR, [PTR], external=True)
-        (struct,) = fn.parameters
-        args.store(fn, struct, field, _MANAGER.load(fn, args.pointer(fn, struct, "manager"), field))
-        fn.ret(fn.null())
+        fn, given = slot_function(module, name)
+        given.store(field, _MANAGER.load(fn, given.pointer("manager"), field))
 
 
 # -- to the host ------------------------------------------------------------------------------------------
@@ -239,34 +223,32 @@ def _emit_raw_copy(module: Module) -> None:
     fn.call("complete_event", VOID, fn.load(PTR, _RAW_COPY.at(fn, copy, "event")), failure)
     fn.call("xlakit_release", VOID, copy)
 
-    args = arguments_of("CopyRawToHostFuture_Callback")
     fn = module.function("begin_raw_copy", VOID, [PTR])
     (struct,) = fn.parameters
+    given = NativeStruct(fn, "CopyRawToHostFuture_Callback", struct)
     # This structure has no extensions; the second word is what the caller was given for the function.
-    copy, code = args.pointer(fn, struct, "extension_start"), args.load(fn, struct, "code")
+    copy, code = given.pointer("extension_start"), given.load("code")
     with fn.if_(code.ne(0), likely=False):
-        text, size = args.pointer(fn, struct, "message"), args.load(fn, struct, "message_size")
+        text, size = given.pointer("message"), given.load("message_size")
         fn.call("end_raw_copy", VOID, fn.call("make_error", PTR, code, text, size), copy)
         fn.ret()
-    fn.store(args.pointer(fn, struct, "target"), _RAW_COPY.at(fn, copy, "target"))
+    fn.store(given.pointer("target"), _RAW_COPY.at(fn, copy, "target"))
     pending = fn.load(PTR, _RAW_COPY.at(fn, copy, "pending"))
     with fn.if_(pending.eq(fn.null())):
         fn.call("end_raw_copy", VOID, fn.null(), copy)
         fn.ret()
-    waiting = arguments_of("Event_OnReady")
-    wait = fn.alloca(I64, waiting.size // 8)
+    wait = fn.alloca(I64, arguments_of("Event_OnReady").size // 8)
+    waiting = NativeStruct(fn, "Event_OnReady", wait)
     for name, value in (("event", pending), ("callback", fn.address("end_raw_copy")), ("user_arg", copy)):
-        fn.store(value, waiting.at(fn, wait, name))
+        fn.store(value, waiting.at(name))
     fn.call("Event_OnReady", PTR, wait)
 
 
 def _emit_future(module: Module) -> None:
     name = "Buffer_CopyRawToHostFuture"
-    args = arguments_of(name)
-    fn = module.function(name, PTR, [PTR], external=True)
-    (struct,) = fn.parameters
-    buffer = args.pointer(fn, struct, "buffer")
-    offset, size = checked_range(fn, args, struct, BUFFER.load(fn, buffer, "size"))
+    fn, given = slot_function(module, name)
+    buffer = given.pointer("buffer")
+    offset, size = checked_range(fn, given, BUFFER.load(fn, buffer, "size"))
     copy, event = fn.call("xlakit_allocate", PTR, fn.i64(_RAW_COPY.size)), fn.call("make_event", PTR)
     block = fn.call("hold", PTR, buffer)
     is_missing = copy.eq(fn.null()) | event.eq(fn.null()) | block.eq(fn.null())
@@ -283,5 +265,4 @@ def _emit_future(module: Module) -> None:
     for field, value in (("offset", offset), ("size", size)):
         _RAW_COPY.store(fn, copy, field, value)
     for field, value in (("event", event), ("callback_data", copy), ("callback", fn.address("begin_raw_copy"))):
-        fn.store(value, args.at(fn, struct, field))
-    fn.ret(fn.null())
+        fn.store(value, given.at(field))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from xlakit.cpu.llvm import I1, I64, PTR, VOID, Function, Module, Value
-from xlakit.jax.api.arguments import arguments_of
+from xlakit.jax.api.arguments import slot_function
 from xlakit.jax.api.numbers import Code
 from xlakit.jax.native.buffers import device_and_memory
 from xlakit.jax.native.errors import fail_if
@@ -47,21 +47,14 @@ class _BufferMaker:
     """
 
     def __init__(self, module: Module, name: str, layout: str) -> None:
-        self.args = args = arguments_of(name)
-        self.fn = fn = module.function(name, PTR, [PTR], external=True)
-        (struct,) = fn.parameters
-        self.struct = struct
-        self._owners = device_and_memory(fn, self.pointer("device"), self.pointer("memory"))
-        self._type = args.load(fn, struct, "type")
-        self.dims, self.rank = self.pointer("dims"), args.load(fn, struct, "num_dims")
+        self.fn, self.given = fn, given = slot_function(module, name)
+        self._owners = device_and_memory(fn, given.pointer("device"), given.pointer("memory"))
+        self._type = given.load("type")
+        self.dims, self.rank = given.pointer("dims"), given.load("num_dims")
         # The bytes of an element.
         self.element = element_bytes(fn, self._type)
         fail_if(fn, self.element.eq(0), Code.UNIMPLEMENTED, "xlakit has no buffers of this element type")
-        self.order = order_in(fn, self.pointer(layout), self.rank)
-
-    def pointer(self, name: str) -> Value:
-        """A pointer among the arguments."""
-        return self.args.pointer(self.fn, self.struct, name)
+        self.order = order_in(fn, given.pointer(layout), self.rank)
 
     def count(self) -> Value:
         """The number of elements."""
@@ -72,12 +65,11 @@ class _BufferMaker:
         is_missing = block.eq(self.fn.null())
         fail_if(self.fn, is_missing, Code.RESOURCE_EXHAUSTED, _NO_MEMORY)
 
-    def ret(self, block: Value, size: Value) -> None:
+    def give(self, block: Value, size: Value) -> None:
         """Give the buffer with a block of ``size`` bytes."""
         fn = self.fn
         buffer = fn.call("make_buffer", PTR, *self._owners, block, self._type, self.rank, size, self.dims, self.order)
-        fn.store(buffer, self.args.at(fn, self.struct, "buffer"))
-        fn.ret(fn.null())
+        fn.store(buffer, self.given.at("buffer"))
 
 
 def _is_aligned(fn: Function, data: Value, element: Value) -> Value:
@@ -88,9 +80,9 @@ def _is_aligned(fn: Function, data: Value, element: Value) -> Value:
 
 def _emit_from_host(module: Module) -> None:
     maker = _BufferMaker(module, "Client_BufferFromHostBuffer", "device_layout")
-    fn, args, struct, order = maker.fn, maker.args, maker.struct, maker.order
-    source, strides = maker.pointer("data"), maker.pointer("byte_strides")
-    has_strides = strides.ne(fn.null()) & args.load(fn, struct, "num_byte_strides").ne(0)
+    fn, given, order = maker.fn, maker.given, maker.order
+    source, strides = given.pointer("data"), given.pointer("byte_strides")
+    has_strides = strides.ne(fn.null()) & given.load("num_byte_strides").ne(0)
 
     def is_dense() -> tuple[Value]:
         return (fn.call("is_dense", I1, maker.dims, strides, maker.rank, maker.element),)
@@ -106,7 +98,7 @@ def _emit_from_host(module: Module) -> None:
     count = maker.count()
     size = count * maker.element
     aligned = (source.cast("ptrtoint", I64) & (_ZERO_COPY_ALIGNMENT - 1)).eq(0)
-    uses_host_memory = (args.load(fn, struct, "semantics") >= _ZERO_COPY) & dense & aligned & is_plain
+    uses_host_memory = (given.load("semantics") >= _ZERO_COPY) & dense & aligned & is_plain
 
     def wrapped() -> tuple[Value, Value]:
         event = fn.call("make_event", PTR)
@@ -131,20 +123,21 @@ def _emit_from_host(module: Module) -> None:
             with fn.if_(~done):
                 fn.call("release_block", VOID, block)
             fail_if(fn, ~done, Code.RESOURCE_EXHAUSTED, _NO_MEMORY)
-    fn.store(event, args.at(fn, struct, "done_with_host_buffer"))
-    maker.ret(block, size)
+    fn.store(event, given.at("done_with_host_buffer"))
+    maker.give(block, size)
 
 
 def _emit_view(module: Module) -> None:
     maker = _BufferMaker(module, "Client_CreateViewOfDeviceBuffer", "layout")
-    fn, data = maker.fn, maker.pointer("data")
+    fn, given = maker.fn, maker.given
+    data = given.pointer("data")
     fail_if(
         fn, ~_is_aligned(fn, data, maker.element), Code.INVALID_ARGUMENT, "the memory is not aligned to its elements"
     )
     block = fn.call("wrap_block", PTR, data)
-    fn.store(maker.pointer("on_delete"), BLOCK.at(fn, block, "deleter"))
-    fn.store(maker.pointer("on_delete_argument"), BLOCK.at(fn, block, "deleter_argument"))
-    maker.ret(block, maker.count() * maker.element)
+    fn.store(given.pointer("on_delete"), BLOCK.at(fn, block, "deleter"))
+    fn.store(given.pointer("on_delete_argument"), BLOCK.at(fn, block, "deleter_argument"))
+    maker.give(block, maker.count() * maker.element)
 
 
 def _emit_uninitialized(module: Module) -> None:
@@ -152,4 +145,4 @@ def _emit_uninitialized(module: Module) -> None:
     size = maker.count() * maker.element
     block = maker.fn.call("make_block", PTR, size)
     maker.fail_without(block)
-    maker.ret(block, size)
+    maker.give(block, size)
