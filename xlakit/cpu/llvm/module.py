@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence, Set
 from xlakit.cpu.llvm.function import Effort, Function
 from xlakit.cpu.llvm.partition import Partition
 from xlakit.cpu.llvm.types import Type
+from xlakit.cpu.llvm.values import Value
 from xlakit.errors import InternalError
 
 _NODE = re.compile(r"!(\d+)")
@@ -40,6 +41,19 @@ class Module:
             function.linkage = ""
         self.functions[function.name] = function
         return function
+
+    def begin(
+        self,
+        name: str,
+        result: Type,
+        parameters: Sequence[Type],
+        *,
+        attributes: Sequence[str] = (),
+        external: bool = False,
+    ) -> tuple[Function, *tuple[Value, ...]]:
+        """Begin a function as :meth:`function` does; gives it and its parameters."""
+        function = self.function(name, result, parameters, attributes=attributes, external=external)
+        return function, *function.parameters
 
     def unique(self, name: str) -> str:
         """The name, with a number appended if it is taken."""

@@ -176,8 +176,7 @@ def _text() -> str:
 
 def _emit_event(module: Module) -> None:
     """``event(ptr recorder, i64 number, i64 begin, i64 end)``: append an event, if there is room."""
-    fn = module.function("event", VOID, [PTR, I64, I64, I64])
-    recorder, number, begin, end = fn.parameters
+    fn, recorder, number, begin, end = module.begin("event", VOID, [PTR, I64, I64, I64])
     following, capacity = _HEADER.at(fn, recorder, "next"), _HEADER.load(fn, recorder, "capacity")
     # Reading first keeps the counter from growing without limit.
     fn.return_if(fn.atomic_load(I64, following, "monotonic") >= capacity)
@@ -197,8 +196,7 @@ def _totals(fn: Function, recorder: Value, number: Value) -> Value:
 
 def _emit_note(module: Module) -> None:
     """``xlakit_profile_note(ptr recorder, i64 number, i64 begin) -> i64``: record the end of a step; gives the time."""
-    fn = module.function(NOTE, I64, [PTR, I64, I64], external=True)
-    recorder, number, begin = fn.parameters
+    fn, recorder, number, begin = module.begin(NOTE, I64, [PTR, I64, I64], external=True)
     now = waiting.clock(fn)
     took = now - begin
     totals = _totals(fn, recorder, number)
@@ -215,8 +213,7 @@ def _emit_note(module: Module) -> None:
 
 def _emit_range(module: Module) -> None:
     """``xlakit_profile_range(ptr recorder, i64 number, i64 begin)``: record the end of a range of a step's tasks."""
-    fn = module.function(RANGE, VOID, [PTR, I64, I64], external=True)
-    recorder, number, begin = fn.parameters
+    fn, recorder, number, begin = module.begin(RANGE, VOID, [PTR, I64, I64], external=True)
     now = waiting.clock(fn)
     totals = _totals(fn, recorder, number)
     fn.atomic_update("add", _TOTALS.at(fn, totals, "ranges"), fn.i64(1), "monotonic")

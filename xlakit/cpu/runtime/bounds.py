@@ -132,8 +132,7 @@ def _text() -> str:
 
 
 def _emit_check(module: Module) -> None:
-    fn = module.function(CHECK, PTR, [PTR, I64, I64, I64, PTR], external=True)
-    pointer, low, high, size, site = fn.parameters
+    fn, pointer, low, high, size, site = module.begin(CHECK, PTR, [PTR, I64, I64, I64, PTR], external=True)
     begin = pointer.cast("ptrtoint", I64)
     end = begin + size
     is_inside = begin.compare("uge", low) & end.compare("ule", high) & end.compare("uge", begin)
@@ -163,8 +162,7 @@ def _unlock(fn: Function) -> None:
 
 
 def _emit_note(module: Module) -> None:
-    fn = module.function(NOTE, VOID, [PTR, PTR, I64, I64], external=True)
-    address, pointer, low, high = fn.parameters
+    fn, address, pointer, low, high = module.begin(NOTE, VOID, [PTR, PTR, I64, I64], external=True)
     entry = _entry(fn, address)
     _lock_up(fn)
     words = (address.cast("ptrtoint", I64), pointer.cast("ptrtoint", I64), low, high)

@@ -20,8 +20,7 @@ _STATE = Record(running=1, before=1, set=1, _line=5, mutex=8)
 def emit_library_threads(module: Module) -> None:
     """Write the two functions, and ``xlakit_library_reset()`` for the child of a fork and for the start."""
     state_name = module.global_data("library_threads", _STATE.size)
-    enter = module.function("xlakit_library_enter", VOID, [PTR, PTR], external=True)
-    get, set = enter.parameters
+    enter, get, set = module.begin("xlakit_library_enter", VOID, [PTR, PTR], external=True)
     state = enter.address(state_name)
     waiting.lock(enter, _STATE.at(enter, state, "mutex"))
     running = _STATE.load(enter, state, "running")

@@ -87,8 +87,7 @@ def _emit_class_of(module: Module) -> None:
 
     Blocks of the classes 4 n to 4 n + 3 have 5, 6, 7 and 8 times 2**(n + 3) bytes, from 40 bytes on.
     """
-    fn = module.function("class_of", I64, [I64], attributes=(ALWAYS_INLINE,))
-    (bytes,) = fn.parameters
+    fn, bytes = module.begin("class_of", I64, [I64], attributes=(ALWAYS_INLINE,))
     last = fn.select(bytes < 64, fn.i64(64), bytes) - 1
     module.declare("llvm.ctlz.i64", I64, [I64, I1])
     exponent = 63 - fn.call("llvm.ctlz.i64", I64, last, fn.constant(I1, 1))
@@ -97,8 +96,7 @@ def _emit_class_of(module: Module) -> None:
 
 def _emit_bytes_of(module: Module) -> None:
     """``bytes_of(i64 class) -> i64``: the size of a class's blocks."""
-    fn = module.function("bytes_of", I64, [I64], attributes=(ALWAYS_INLINE,))
-    (size_class,) = fn.parameters
+    fn, size_class = module.begin("bytes_of", I64, [I64], attributes=(ALWAYS_INLINE,))
     fn.ret(((size_class & 3) + 5) << ((size_class >> 2) + 3))
 
 
@@ -112,8 +110,7 @@ def _emit_block_bytes(module: Module) -> None:
 def _emit_obtain(module: Module, *, huge_pages: bool) -> None:
     """``obtain(i64 class) -> ptr``: a block from the system, or null."""
     module.declare("posix_memalign", I32, [PTR, I64, I64])
-    fn = module.function("obtain", PTR, [I64], attributes=(NO_INLINE,))
-    (size_class,) = fn.parameters
+    fn, size_class = module.begin("obtain", PTR, [I64], attributes=(NO_INLINE,))
     bytes = fn.call("bytes_of", I64, size_class)
     whole = bytes + _HEADER.size
     is_huge = bytes >= _HUGE
@@ -148,8 +145,7 @@ def _emit_give_back(module: Module) -> None:
 
 def _emit_evict(module: Module) -> None:
     """``evict(i64 goal) -> ptr``: under the lock, unlink blocks, large ones first, until ``goal`` bytes are left."""
-    fn = module.function("evict", PTR, [I64], attributes=(NO_INLINE,))
-    (goal,) = fn.parameters
+    fn, goal = module.begin("evict", PTR, [I64], attributes=(NO_INLINE,))
     cached = _CACHE.at(fn, fn.address("cache"), "cached")
 
     def too_many(size_class: Value) -> Value:
@@ -187,8 +183,7 @@ def _emit_trim(module: Module) -> None:
 
 def _emit_allocate_shared(module: Module) -> None:
     """``allocate_shared(i64 class) -> ptr``: a block from the shared lists, or a fresh one."""
-    fn = module.function("allocate_shared", PTR, [I64], attributes=(NO_INLINE,))
-    (size_class,) = fn.parameters
+    fn, size_class = module.begin("allocate_shared", PTR, [I64], attributes=(NO_INLINE,))
     mutex, head = _CACHE.at(fn, fn.address("cache"), "mutex"), _list(fn, size_class)
     waiting.lock(fn, mutex)
     block = fn.load(PTR, head)
@@ -205,8 +200,7 @@ def _emit_allocate_shared(module: Module) -> None:
 
 def _emit_release_shared(module: Module) -> None:
     """``release_shared(ptr block, i64 class)``: add a block to the shared lists."""
-    fn = module.function("release_shared", VOID, [PTR, I64], attributes=(NO_INLINE,))
-    block, size_class = fn.parameters
+    fn, block, size_class = module.begin("release_shared", VOID, [PTR, I64], attributes=(NO_INLINE,))
     cache = fn.address("cache")
     bytes, limit = fn.call("bytes_of", I64, size_class), _CACHE.load(fn, cache, "limit")
     mutex, head = _CACHE.at(fn, cache, "mutex"), _list(fn, size_class)
@@ -230,8 +224,7 @@ def _emit_release_shared(module: Module) -> None:
 
 def _emit_allocate(module: Module) -> None:
     for name in ("xlakit_allocate", "xlakit_scratch_acquire"):
-        fn = module.function(name, PTR, [I64], external=True)
-        (bytes,) = fn.parameters
+        fn, bytes = module.begin(name, PTR, [I64], external=True)
         fn.return_if(bytes.compare("uge", _MAX_BYTES), fn.null())
         size_class = fn.call("class_of", I64, bytes)
         state = thread_state(fn)
@@ -249,8 +242,7 @@ def _emit_allocate(module: Module) -> None:
 
 def _emit_release(module: Module) -> None:
     for name in ("xlakit_release", "xlakit_scratch_release"):
-        fn = module.function(name, VOID, [PTR], external=True)
-        (block,) = fn.parameters
+        fn, block = module.begin(name, VOID, [PTR], external=True)
         fn.return_if(block.eq(fn.null()))
         size_class = _HEADER.load(fn, _header(fn, block), "size_class")
         state = thread_state(fn)
@@ -267,8 +259,7 @@ def _emit_release(module: Module) -> None:
 
 def _emit_thread_exit(module: Module) -> Function:
     """``share_free(ptr state)``: move a thread's blocks to shared lists; ``end_thread(ptr state)``: free it, too."""
-    fn = module.function("share_free", VOID, [PTR])
-    (state,) = fn.parameters
+    fn, state = module.begin("share_free", VOID, [PTR])
     with fn.loop(0, SMALL_CLASSES) as classes:
         head = fn.at(THREAD.at(fn, state, "free"), PTR, classes.index)
         with fn.while_((fn.load(PTR, head),), lambda iteration: iteration.carried[0].ne(fn.null())) as iteration:
@@ -279,8 +270,7 @@ def _emit_thread_exit(module: Module) -> Function:
         fn.store(fn.null(), head)
     THREAD.store(fn, state, "cached", fn.i64(0))
 
-    fn = module.function("end_thread", VOID, [PTR])
-    (state,) = fn.parameters
+    fn, state = module.begin("end_thread", VOID, [PTR])
     fn.call("share_free", VOID, state)
     fn.call("free", VOID, state)
     return fn

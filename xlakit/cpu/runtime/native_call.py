@@ -92,8 +92,7 @@ def _emit_data_handler(module: Module) -> None:
         fn.fill(data, 0, bytes)
     fn.ret(data)
 
-    fn = module.function("xlakit_data_realloc", PTR, [PTR, PTR, I64], external=True)
-    _, before, bytes = fn.parameters
+    fn, _, before, bytes = module.begin("xlakit_data_realloc", PTR, [PTR, PTR, I64], external=True)
     data = fn.call("xlakit_allocate", PTR, bytes)
     fn.return_if(data.eq(fn.null()) | before.eq(fn.null()), data)
     old_bytes = fn.call("block_bytes", I64, before)
@@ -107,8 +106,7 @@ def _emit_data_handler(module: Module) -> None:
 
 def _emit_new_array(module: Module) -> None:
     """``xlakit_new_array(ptr record) -> ptr``: an array that owns allocator memory, or null with an exception set."""
-    fn = module.function("xlakit_new_array", PTR, [PTR], external=True)
-    (record,) = fn.parameters
+    fn, record = module.begin("xlakit_new_array", PTR, [PTR], external=True)
     data = fn.call("xlakit_allocate", PTR, ARRAY.load(fn, record, "bytes"))
     with fn.if_(data.eq(fn.null()), likely=False):
         _c(fn, "PyErr_NoMemory")
@@ -135,8 +133,7 @@ def _emit_new_array(module: Module) -> None:
 
 def _emit_accepts(module: Module) -> None:
     """``accepts(ptr object, ptr record) -> i1``: whether an argument is exactly the expected array."""
-    fn = module.function("accepts", I1, [PTR, PTR])
-    argument, record = fn.parameters
+    fn, argument, record = module.begin("accepts", I1, [PTR, PTR])
     no = fn.constant(I1, 0)
     fn.return_if(fn.load(PTR, fn.at(argument, I8, numpy_api.TYPE)).ne(_object(fn, "ndarray")), no)
     dtype, expected = fn.load(PTR, fn.at(argument, I8, numpy_api.DTYPE)), fn.load(PTR, ARRAY.at(fn, record, "dtype"))
@@ -158,8 +155,7 @@ def _emit_gather(module: Module) -> None:
 
     Gives the address of the first result's record, or null if an argument is not the expected array.
     """
-    fn = module.function("gather", PTR, [PTR, PTR, I64, PTR])
-    signature, objects, count, table = fn.parameters
+    fn, signature, objects, count, table = module.begin("gather", PTR, [PTR, PTR, I64, PTR])
     fn.return_if(SIGNATURE.load(fn, signature, "arguments").ne(count), fn.null())
     start = (fn.i64(0), fn.at(signature, I8, SIGNATURE.size), fn.constant(I1, 1))
     with fn.while_(start, lambda iteration: (iteration.carried[0] < count) & iteration.carried[2]) as iteration:
@@ -175,8 +171,7 @@ def _emit_gather(module: Module) -> None:
 
 def _emit_make_tuple(module: Module) -> None:
     """``make_tuple(ptr items, i64 count) -> ptr``: steals the references, unless it gives null."""
-    fn = module.function("make_tuple", PTR, [PTR, I64])
-    items, count = fn.parameters
+    fn, items, count = module.begin("make_tuple", PTR, [PTR, I64])
     new_tuple = _c(fn, "PyTuple_New", count)
     fn.return_if(new_tuple.eq(fn.null()), new_tuple)
     with fn.loop(0, count) as iteration:
@@ -186,16 +181,14 @@ def _emit_make_tuple(module: Module) -> None:
 
 def _emit_release_objects(module: Module) -> None:
     """``release_objects(ptr objects, i64 begin, i64 end)``: drop the references to a range of objects."""
-    fn = module.function("release_objects", VOID, [PTR, I64, I64])
-    objects, begin, end = fn.parameters
+    fn, objects, begin, end = module.begin("release_objects", VOID, [PTR, I64, I64])
     with fn.loop(begin, end) as iteration:
         _c(fn, "Py_DecRef", fn.load(PTR, fn.at(objects, PTR, iteration.index)))
 
 
 def _emit_assemble(module: Module) -> None:
     """``assemble(ptr tree, i64 length, ptr objects, i64 count, ptr stack) -> ptr``: the Python object of the result."""
-    fn = module.function("assemble", PTR, [PTR, I64, PTR, I64, PTR])
-    tree, length, objects, count, stack = fn.parameters
+    fn, tree, length, objects, count, stack = module.begin("assemble", PTR, [PTR, I64, PTR, I64, PTR])
     zero = fn.i64(0)
     start = (zero, zero, zero, fn.constant(I1, 0))
     with fn.while_(start, lambda iteration: (iteration.carried[0] < length) & ~iteration.carried[3]) as iteration:
@@ -228,8 +221,7 @@ def _emit_assemble(module: Module) -> None:
 
 def _emit_run(module: Module) -> None:
     """``run(ptr held, ptr signature, ptr record, ptr table) -> ptr``: allocate results, execute, assemble them."""
-    fn = module.function("run", PTR, [PTR, PTR, PTR, PTR])
-    held, signature, record, arguments = fn.parameters
+    fn, held, signature, record, arguments = module.begin("run", PTR, [PTR, PTR, PTR, PTR])
     count = SIGNATURE.load(fn, signature, "results")
     results = fn.at(arguments, PTR, SIGNATURE.load(fn, signature, "arguments"))
     objects = fn.at(results, PTR, count)
@@ -267,8 +259,7 @@ def _emit_run(module: Module) -> None:
 
 def _emit_report(module: Module) -> None:
     """``report(ptr held, i64 status) -> ptr``: call the function that raises the error of a status; gives null."""
-    fn = module.function("report", PTR, [PTR, I64], attributes=(NO_INLINE, COLD))
-    held, status = fn.parameters
+    fn, held, status = module.begin("report", PTR, [PTR, I64], attributes=(NO_INLINE, COLD))
     number = _c(fn, "PyLong_FromLongLong", status)
     fn.return_if(number.eq(fn.null()), number)
     answer = _c(fn, "PyObject_CallOneArg", _c(fn, "PyTuple_GetItem", held, fn.i64(HELD_ON_ERROR)), number)
@@ -278,8 +269,7 @@ def _emit_report(module: Module) -> None:
 
 def _emit_call(module: Module) -> None:
     """``xlakit_call(ptr held, ptr objects, i64 count) -> ptr``: the function that Python calls, by METH_FASTCALL."""
-    fn = module.function("xlakit_call", PTR, [PTR, PTR, I64], external=True)
-    held, objects, count = fn.parameters
+    fn, held, objects, count = module.begin("xlakit_call", PTR, [PTR, PTR, I64], external=True)
     signature = _c(fn, "PyBytes_AsString", _c(fn, "PyTuple_GetItem", held, fn.i64(HELD_SIGNATURE)))
     table = fn.call("xlakit_allocate", PTR, SIGNATURE.load(fn, signature, "table_bytes"))
     with fn.if_(table.eq(fn.null()), likely=False):

@@ -23,8 +23,7 @@ def _emit_execute(module: Module) -> None:
     fn = module.function("xlakit_execute", I64, [PTR, PTR, PTR], external=True)
     fn.ret(fn.call("execute_in", I64, *fn.parameters, fn.null()))
 
-    fn = module.function("execute_in", I64, [PTR, PTR, PTR, PTR])
-    origin, arguments, results, run = fn.parameters
+    fn, origin, arguments, results, run = module.begin("execute_in", I64, [PTR, PTR, PTR, PTR])
     interrupt = CONTEXT.at(fn, origin, "interrupt")
     fn.return_if(fn.atomic_load(I64, interrupt, "monotonic").ne(0), fn.i64(Status.INTERRUPTED))
     context = fn.alloca(I64, CONTEXT.size // 8, align=64)
@@ -50,8 +49,7 @@ def _emit_execute(module: Module) -> None:
 def _emit_random_state(module: Module) -> None:
     """``xlakit_random_state(ptr context, ptr state, i64 delta)``: copy the 128-bit state out, then add ``delta``."""
     module.declare("sched_yield", I32, [])
-    fn = module.function("xlakit_random_state", VOID, [PTR, PTR, I64], external=True)
-    context, target, delta = fn.parameters
+    fn, context, target, delta = module.begin("xlakit_random_state", VOID, [PTR, PTR, I64], external=True)
     random = fn.load(PTR, CONTEXT.at(fn, context, "random"))
     lock = RANDOM.at(fn, random, "held")
 
@@ -69,8 +67,7 @@ def _emit_random_state(module: Module) -> None:
 
 def _emit_random_draw(module: Module) -> None:
     """``xlakit_random_draw(ptr context, ptr state)``: write the next draw's key, and the halves of its counter."""
-    fn = module.function("xlakit_random_draw", VOID, [PTR, PTR], external=True)
-    context, target = fn.parameters
+    fn, context, target = module.begin("xlakit_random_draw", VOID, [PTR, PTR], external=True)
     random = fn.load(PTR, CONTEXT.at(fn, context, "random"))
     number = fn.atomic_update("add", RANDOM.at(fn, random, "draws"), fn.i64(1))
     for index, word in enumerate((RANDOM.load(fn, random, "key"), fn.i64(0), number)):

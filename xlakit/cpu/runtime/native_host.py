@@ -23,8 +23,7 @@ def emit_host(module: Module) -> None:
     fn.store(fn.parameters[0], fn.address(main))
 
     module.declare("xlakit_host_trampoline", I64, [I64, I64, I64])
-    fn = module.function("xlakit_host_call", I64, [PTR, I64, PTR], external=True)
-    context, step, buffers = fn.parameters
+    fn, context, step, buffers = module.begin("xlakit_host_call", I64, [PTR, I64, PTR], external=True)
     stopped = CONTEXT.load(fn, context, "stopped")
     # After a cancellation an exception may be set, and the operands of the step may be incomplete.
     fn.return_if(stopped.ne(0), stopped)
@@ -43,8 +42,7 @@ def _emit_poll(module: Module) -> None:
 
     On the main thread, signal handlers run from time to time; a handler that raises stops the program.
     """
-    fn = module.function("xlakit_poll", I64, [PTR], external=True)
-    (context,) = fn.parameters
+    fn, context = module.begin("xlakit_poll", I64, [PTR], external=True)
     stopped = CONTEXT.load(fn, context, "stopped")
     fn.return_if(stopped.ne(0), stopped)
     origin = fn.load(PTR, CONTEXT.at(fn, context, "origin"))
@@ -88,8 +86,7 @@ def _emit_execute_for_python(module: Module) -> None:
     """``xlakit_execute_for_python(ptr origin, ptr arguments, ptr results) -> i64``: xlakit_execute without the GIL."""
     module.declare("PyEval_SaveThread", PTR, [])
     module.declare("PyEval_RestoreThread", VOID, [PTR])
-    fn = module.function("xlakit_execute_for_python", I64, [PTR, PTR, PTR], external=True)
-    origin, arguments, results = fn.parameters
+    fn, origin, arguments, results = module.begin("xlakit_execute_for_python", I64, [PTR, PTR, PTR], external=True)
     state = fn.call("PyEval_SaveThread", PTR)
     status = fn.call("xlakit_execute", I64, origin, arguments, results)
     fn.call("PyEval_RestoreThread", VOID, state)

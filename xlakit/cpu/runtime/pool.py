@@ -120,8 +120,7 @@ def _state(fn: Function) -> Value:
 
 def _emit_wake_children(module: Module) -> None:
     """``wake_children(i64 number, i64 participants)``: wake the children of a participant in the tree."""
-    fn = module.function("wake_children", VOID, [I64, I64])
-    number, participants = fn.parameters
+    fn, number, participants = module.begin("wake_children", VOID, [I64, I64])
     first = number * 2 + 1
     with fn.loop(first, (first + 2).smin(participants)) as children:
         waiting.wake(fn, _parking_slot(fn, children.index))
@@ -138,14 +137,12 @@ def _emit_spread(module: Module) -> None:
     module.global_data("allowed", _MASK_BYTES)
     module.declare("sched_getcpu", I32, [])
     module.declare("sched_setaffinity", I32, [I32, I64, PTR])
-    fn = module.function("claim_processor", I1, [I64])
-    (job,) = fn.parameters
+    fn, job = module.begin("claim_processor", I1, [I64])
     processor = fn.call("sched_getcpu", I32).cast("zext", I64)
     fn.return_if(processor >= _MOST_PROCESSORS, fn.constant(I1, 0))
     fn.ret(fn.atomic_update("xchg", fn.at(fn.address("claims"), I64, processor), job).eq(job))
 
-    fn = module.function("spread", VOID, [I64], attributes=(NO_INLINE,))
-    (job,) = fn.parameters
+    fn, job = module.begin("spread", VOID, [I64], attributes=(NO_INLINE,))
     fn.return_if(~fn.call("claim_processor", I1, job))
     mask = fn.alloca(I64, _MASK_BYTES // 8)
     words = fn.i64(_MASK_BYTES // 8)
@@ -189,8 +186,7 @@ def _emit_work(module: Module) -> None:
 
     A cancellation takes the remaining chunks from all participants.
     """
-    fn = module.function("work", VOID, [I64])
-    (number,) = fn.parameters
+    fn, number = module.begin("work", VOID, [I64])
     participants, tasks, grain = (_field(fn, name) for name in ("participants", "tasks", "grain"))
     pool = fn.address("pool")
     function, table = (fn.load(PTR, _POOL.at(fn, pool, name)) for name in ("function", "table"))
@@ -276,8 +272,7 @@ def _emit_worker(module: Module) -> None:
 
 def _emit_grow(module: Module) -> None:
     """``grow(i64 wanted)``: start workers until there are ``wanted`` or the system refuses. For the pool's owner."""
-    fn = module.function("grow", VOID, [I64], attributes=(NO_INLINE, COLD))
-    (wanted,) = fn.parameters
+    fn, wanted = module.begin("grow", VOID, [I64], attributes=(NO_INLINE, COLD))
     pool = fn.address("pool")
     start = (_field(fn, "workers"), fn.constant(I1, 0))
     with fn.while_(start, lambda iteration: (iteration.carried[0] < wanted) & ~iteration.carried[1]) as iteration:
@@ -297,8 +292,7 @@ def _emit_grow(module: Module) -> None:
 
 def _emit_run_job(module: Module) -> None:
     """``run_job(ptr function, ptr table, i64 tasks, i64 grain, i64 participants)``: run a job. For the pool's owner."""
-    fn = module.function("run_job", VOID, [PTR, PTR, I64, I64, I64])
-    function, table, tasks, grain, participants = fn.parameters
+    fn, function, table, tasks, grain, participants = module.begin("run_job", VOID, [PTR, PTR, I64, I64, I64])
     pool = fn.address("pool")
     zero = fn.i64(0)
     chunks = (tasks + grain - 1) // grain
@@ -335,8 +329,7 @@ def _emit_alone(module: Module) -> None:
 
     Ranges double while one takes less than _ALONE_NANOSECONDS, so that cancellation checks are frequent and cheap.
     """
-    fn = module.function("run_alone", VOID, [PTR, PTR, I64, I64])
-    function, table, tasks, grain = fn.parameters
+    fn, function, table, tasks, grain = module.begin("run_alone", VOID, [PTR, PTR, I64, I64])
     start = (fn.i64(0), grain, waiting.clock(fn), fn.constant(I1, 0))
     with fn.while_(start, lambda iteration: (iteration.carried[0] < tasks) & ~iteration.carried[3]) as iteration:
         begin, length, then, _ = iteration.carried
@@ -350,8 +343,7 @@ def _emit_alone(module: Module) -> None:
 
 def _emit_parallel(module: Module) -> None:
     """``xlakit_parallel``, described at the top of this file."""
-    fn = module.function("xlakit_parallel", VOID, [PTR, PTR, I64, I64], external=True)
-    function, table, tasks, grain = fn.parameters
+    fn, function, table, tasks, grain = module.begin("xlakit_parallel", VOID, [PTR, PTR, I64, I64], external=True)
     zero, one = fn.i64(0), fn.i64(1)
     pool = fn.address("pool")
     fn.return_if((tasks <= 0) | fn.call("has_stopped", I1))

@@ -29,8 +29,7 @@ def runtime_text() -> str:
     emit_pool(module)
     at_thread_exit = emit_memory(module, huge_pages=sys.platform == "linux")
     emit_library_threads(module)
-    fn = module.function("xlakit_runtime_start", VOID, [I64, I64, I64], external=True)
-    threads, processors, limit = fn.parameters
+    fn, threads, processors, limit = module.begin("xlakit_runtime_start", VOID, [I64, I64, I64], external=True)
     emit_thread_key(fn, at_thread_exit)
     emit_memory_start(fn, limit)
     emit_pool_start(fn, threads, processors)

@@ -122,8 +122,7 @@ def wake(fn: Function, parking: Value) -> None:
     module = fn.module
     waker = module.functions.get("wake")
     if waker is None:
-        waker = module.function("wake", VOID, [PTR])
-        (its,) = waker.parameters
+        waker, its = module.begin("wake", VOID, [PTR])
         waker.return_if(waker.atomic_load(I64, PARKING_SLOT.at(waker, its, "sleeping"), "seq_cst").eq(0))
         mutex = PARKING_SLOT.at(waker, its, "mutex")
         lock(waker, mutex)

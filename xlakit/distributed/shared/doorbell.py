@@ -63,8 +63,7 @@ def _text() -> str:
         fn.call("syscall", I64, fn.i64(futex), bell, fn.i64(operation), number, time, fn.null(), fn.i64(0))
 
     # publish(word, value, bell): store a count; wakes a reader in a futex wait, and gives the bell's previous value.
-    fn = module.function("publish", I64, [PTR, I64, PTR], external=True)
-    word, value, bell = fn.parameters
+    fn, word, value, bell = module.begin("publish", I64, [PTR, I64, PTR], external=True)
     fn.atomic_store(value, word, "seq_cst")
     fn.return_if(fn.atomic_load(I64, bell, "seq_cst").eq(AWAKE), fn.i64(AWAKE))
     slept = fn.atomic_update("xchg", bell, fn.i64(AWAKE))
@@ -73,16 +72,14 @@ def _text() -> str:
     fn.ret(slept)
 
     # store(word, value): a release store: earlier reads and writes are complete for a thread that loads the value.
-    fn = module.function("store", VOID, [PTR, I64], external=True)
-    word, value = fn.parameters
+    fn, word, value = module.begin("store", VOID, [PTR, I64], external=True)
     fn.atomic_store(value, word, "release")
 
     # load(word): an acquire load: later reads see the writes before the store of the value.
     fn = module.function("load", I64, [PTR], external=True)
     fn.ret(fn.atomic_load(I64, fn.parameters[0], "acquire"))
 
-    fn = module.function("has_arrived", I1, [PTR, I64])
-    table, count = fn.parameters
+    fn, table, count = module.begin("has_arrived", I1, [PTR, I64])
     fn.ret(_any_arrived(fn, table, count))
 
     # await_any(bell, table, count, how, spin, sleep): whether any count has changed; waits up to so many nanoseconds.

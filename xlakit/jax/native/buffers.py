@@ -81,8 +81,7 @@ def _emit_pending(module: Module) -> None:
 
     Null for one that is computed. ``await_buffer(ptr buffer) -> ptr``: wait for it; gives its error, or null.
     """
-    fn = module.function("pending_event", PTR, [PTR])
-    (buffer,) = fn.parameters
+    fn, buffer = module.begin("pending_event", PTR, [PTR])
     field = BUFFER.at(fn, buffer, "event")
     fn.return_if(fn.atomic_load(I64, field, "monotonic").eq(0), fn.null())
     lock_buffer(fn, buffer)
@@ -119,8 +118,7 @@ def _emit_pending(module: Module) -> None:
 
 def _emit_hold(module: Module) -> None:
     """``hold(ptr buffer) -> ptr``: its block, which the caller releases; null if the buffer is deleted."""
-    fn = module.function("hold", PTR, [PTR])
-    (buffer,) = fn.parameters
+    fn, buffer = module.begin("hold", PTR, [PTR])
     lock_buffer(fn, buffer)
     is_there = BUFFER.load(fn, buffer, "is_deleted").eq(0)
     block = fn.select(is_there, fn.load(PTR, BUFFER.at(fn, buffer, "block")), fn.null())
@@ -132,8 +130,7 @@ def _emit_hold(module: Module) -> None:
 
 def _emit_drop(module: Module) -> None:
     """``drop(ptr buffer, i1 delete, i1 even_held)``: delete it if asked to, and release a block that nothing uses."""
-    fn = module.function("drop", VOID, [PTR, I1, I1])
-    buffer, delete, even_held = fn.parameters
+    fn, buffer, delete, even_held = module.begin("drop", VOID, [PTR, I1, I1])
     lock_buffer(fn, buffer)
     with fn.if_(delete):
         BUFFER.store(fn, buffer, "is_deleted", fn.i64(1))
@@ -154,8 +151,7 @@ def delete(fn: Function, buffer: Value) -> None:
 
 
 def _emit_lives(module: Module) -> None:
-    fn = module.function("destroy_buffer", VOID, [PTR])
-    (buffer,) = fn.parameters
+    fn, buffer = module.begin("destroy_buffer", VOID, [PTR])
     fn.return_if(buffer.eq(fn.null()))
     fn.call("drop", VOID, buffer, fn.constant(I1, 1), fn.constant(I1, 1))
     fn.call("release_event", VOID, fn.load(PTR, BUFFER.at(fn, buffer, "event")))

@@ -25,8 +25,7 @@ _NOTHING_TO_DO: Final = (
 
 def emit_client(module: Module) -> None:
     """Emit the functions, and ``make_bytes(ptr data, i64 size) -> ptr``, which copies, and ``destroy_bytes(ptr)``."""
-    fn = module.function("make_bytes", PTR, [PTR, I64], external=True)
-    data, size = fn.parameters
+    fn, data, size = module.begin("make_bytes", PTR, [PTR, I64], external=True)
     copy = fn.call("xlakit_allocate", PTR, size)
     with fn.if_(copy.ne(fn.null()), likely=True):
         fn.copy(copy, data, size)

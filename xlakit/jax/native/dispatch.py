@@ -100,20 +100,17 @@ def _waited(fn: Function) -> Value:
 
 
 def _emit_measuring(module: Module) -> None:
-    fn = module.function("is_measured", I1, [PTR])
-    (executable,) = fn.parameters
+    fn, executable = module.begin("is_measured", I1, [PTR])
     runs = EXECUTABLE.load(fn, executable, "runs")
     EXECUTABLE.store(fn, executable, "runs", runs + 1)
     fn.ret((runs < _MEASURED_CALLS) | (runs & (_MEASURED_SHARE - 1)).eq(0) | is_long(fn, executable))
 
-    fn = module.function("note_time", VOID, [PTR, I64])
-    executable, nanoseconds = fn.parameters
+    fn, executable, nanoseconds = module.begin("note_time", VOID, [PTR, I64])
     # The first call is ignored: caches are cold, and its memory is newly allocated.
     fn.return_if(EXECUTABLE.load(fn, executable, "runs") < 2)
     _mean(fn, executable, "time", nanoseconds)
 
-    fn = module.function("note_return", VOID, [PTR])
-    (executable,) = fn.parameters
+    fn, executable = module.begin("note_return", VOID, [PTR])
     EXECUTABLE.store(fn, executable, "left", waiting.clock(fn))
     EXECUTABLE.store(fn, executable, "waited", _waited(fn))
 
@@ -125,8 +122,7 @@ def _emit_measuring(module: Module) -> None:
 
 def _emit_gap(module: Module) -> None:
     """``gap_of(ptr executable, i64 now) -> i64``: the mean time for which Python is busy between two calls."""
-    fn = module.function("gap_of", I64, [PTR, I64])
-    executable, now = fn.parameters
+    fn, executable, now = module.begin("gap_of", I64, [PTR, I64])
     left, most = EXECUTABLE.load(fn, executable, "left"), EXECUTABLE.load(fn, executable, "time") * 2
     gap = (now - left) - (_waited(fn) - EXECUTABLE.load(fn, executable, "waited"))
     # Limited to twice the program's time, as one long gap (saving a model, say) does not predict the next one.
@@ -140,8 +136,7 @@ def _period(fn: Function, executable: Value, way: Value | int) -> Value:
 
 def _emit_next_phase(module: Module) -> None:
     """``next_phase(ptr executable, i64 threads)``: after the calls of one."""
-    fn = module.function("next_phase", VOID, [PTR, I64])
-    executable, threads = fn.parameters
+    fn, executable, threads = module.begin("next_phase", VOID, [PTR, I64])
     time, gap = (EXECUTABLE.load(fn, executable, name) for name in ("time", "gap"))
     following = EXECUTABLE.load(fn, executable, "phase") + 1
     # QUEUED_ONE_LESS is skipped if running with one thread less would cost more time than Python's concurrent work
@@ -174,8 +169,7 @@ def _emit_has_changed(module: Module) -> None:
 
     count: the number of calls before this one that took the way.
     """
-    fn = module.function("has_changed", I1, [PTR, I64, I64])
-    executable, period, count = fn.parameters
+    fn, executable, period, count = module.begin("has_changed", I1, [PTR, I64, I64])
     recent = EXECUTABLE.load(fn, executable, "recent") + period
     is_due = (count & (_WATCHED_CALLS - 1)).eq(_WATCHED_CALLS - 1)
     EXECUTABLE.store(fn, executable, "recent", fn.select(is_due, fn.i64(0), recent))
@@ -190,8 +184,7 @@ def _emit_has_changed(module: Module) -> None:
 
 
 def _emit_way(module: Module) -> None:
-    fn = module.function("way_of", I64, [PTR, I64], external=True)
-    executable, threads = fn.parameters
+    fn, executable, threads = module.begin("way_of", I64, [PTR, I64], external=True)
     fn.return_if(~is_long(fn, executable), fn.i64(Way.HERE))
     now = waiting.clock(fn)
     period = now - EXECUTABLE.load(fn, executable, "entered")

@@ -12,8 +12,7 @@ from xlakit.jax.native.records import ERROR
 
 def emit_errors(module: Module) -> None:
     """``make_error(i64 code, ptr text, i64 size) -> ptr``, and the functions about errors."""
-    fn = module.function("make_error", PTR, [I64, PTR, I64], external=True)
-    code, text, size = fn.parameters
+    fn, code, text, size = module.begin("make_error", PTR, [I64, PTR, I64], external=True)
     error = fn.call("xlakit_allocate", PTR, size + ERROR.size)
     ERROR.store(fn, error, "code", code)
     ERROR.store(fn, error, "message_size", size)

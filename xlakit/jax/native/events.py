@@ -102,8 +102,7 @@ def _emit_start(module: Module) -> None:
 
 
 def _emit_copy_error(module: Module) -> None:
-    fn = module.function("copy_error", PTR, [PTR])
-    (error,) = fn.parameters
+    fn, error = module.begin("copy_error", PTR, [PTR])
     fn.return_if(error.eq(fn.null()), error)
     code, size = (ERROR.load(fn, error, name) for name in ("code", "message_size"))
     fn.ret(fn.call("make_error", PTR, code, fn.at(error, I8, ERROR.size), size))
@@ -118,14 +117,12 @@ def _emit_make_and_release(module: Module) -> None:
         EVENT.store(fn, event, "references", fn.i64(2))
     fn.ret(event)
 
-    fn = module.function("add_reference", PTR, [PTR])
-    (event,) = fn.parameters
+    fn, event = module.begin("add_reference", PTR, [PTR])
     with fn.if_(event.ne(ready_event(fn)) & event.ne(fn.null())):
         fn.atomic_update("add", EVENT.at(fn, event, "references"), fn.i64(1))
     fn.ret(event)
 
-    fn = module.function("release_event", VOID, [PTR])
-    (event,) = fn.parameters
+    fn, event = module.begin("release_event", VOID, [PTR])
     fn.return_if(event.eq(ready_event(fn)) | event.eq(fn.null()))
     before = fn.atomic_update("sub", EVENT.at(fn, event, "references"), fn.i64(1))
     fn.return_if(before.ne(1))
@@ -141,8 +138,7 @@ def _emit_complete(module: Module) -> None:
 
     Consumes the reference of the completing thread, and the error, which is null for a success.
     """
-    fn = module.function("complete_event", VOID, [PTR, PTR])
-    event, error = fn.parameters
+    fn, event, error = module.begin("complete_event", VOID, [PTR, PTR])
     waiting.lock(fn, mutex(fn))
     fn.store(error, EVENT.at(fn, event, "error"))
     fn.atomic_store(fn.i64(1), EVENT.at(fn, event, "is_ready"))
@@ -162,8 +158,7 @@ def _emit_complete(module: Module) -> None:
 
 def _emit_await(module: Module) -> None:
     """``await_event(ptr) -> i1``: wait until it is ready; 1 if a signal handler has raised an exception meanwhile."""
-    fn = module.function("await_event", I1, [PTR])
-    (event,) = fn.parameters
+    fn, event = module.begin("await_event", I1, [PTR])
     fn.return_if(is_ready(fn, event), fn.constant(I1, 0))
     note_wait(fn, event)
     fn.ret(wait_until(fn, lambda: is_ready(fn, event)))

@@ -12,8 +12,7 @@ def emit_executables(module: Module) -> None:
     the interface's functions.
     """
     module.global_data("dead_executables", 8)
-    fn = module.function("release_executable", VOID, [PTR])
-    (executable,) = fn.parameters
+    fn, executable = module.begin("release_executable", VOID, [PTR])
     before = fn.atomic_update("sub", EXECUTABLE.at(fn, executable, "references"), fn.i64(1))
     fn.return_if(before.ne(1))
     # Put on the list of dead programs: Python, which cannot run here, frees its own objects for them later.

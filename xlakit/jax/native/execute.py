@@ -70,8 +70,7 @@ def _emit_finish(module: Module) -> None:
 
     event: of the call that computes the results; null if they are ready.
     """
-    fn = module.function("finish", VOID, [PTR] * 7)
-    executable, options, device, buffers, result_blocks, outputs, event = fn.parameters
+    fn, executable, options, device, buffers, result_blocks, outputs, event = module.begin("finish", VOID, [PTR] * 7)
     with fn.loop(0, EXECUTABLE.load(fn, executable, "num_args")) as iteration:
         with fn.if_(is_donated(fn, executable, options, iteration.index)):
             delete(fn, word(fn, buffers, iteration.index))
@@ -91,8 +90,7 @@ def _emit_finish(module: Module) -> None:
 
 def _emit_give_results(module: Module) -> None:
     """``give_results(struct, call, event)``: return the results of all devices; the event is as for ``finish``."""
-    fn = module.function("give_results", VOID, [PTR, PTR, PTR])
-    struct, call, event = fn.parameters
+    fn, struct, call, event = module.begin("give_results", VOID, [PTR, PTR, PTR])
     given = NativeStruct(fn, "LoadedExecutable_Execute", struct)
     executable, options, lists, outputs, events, other = (
         given.pointer(name)
@@ -118,8 +116,7 @@ def _emit_await_arguments(module: Module) -> None:
 
     Gives the error of an argument, or null. Afterwards no call in the queue uses memory that the program may write to.
     """
-    fn = module.function("await_arguments", PTR, [PTR, PTR], attributes=(NO_INLINE,))
-    struct, call = fn.parameters
+    fn, struct, call = module.begin("await_arguments", PTR, [PTR, PTR], attributes=(NO_INLINE,))
     given = NativeStruct(fn, "LoadedExecutable_Execute", struct)
     executable, options = given.pointer("executable"), given.pointer("options")
     num_args, blocks, events = given.load("num_args"), blocks_of(fn, call), events_of(fn, call)
@@ -140,8 +137,7 @@ def _emit_await_arguments(module: Module) -> None:
 
 def _emit_way(module: Module) -> None:
     """``call_way(struct, call) -> i64``: the Way of a call; also sets its weight in the queue and its threads."""
-    fn = module.function("call_way", I64, [PTR, PTR])
-    struct, call = fn.parameters
+    fn, struct, call = module.begin("call_way", I64, [PTR, PTR])
     given = NativeStruct(fn, "LoadedExecutable_Execute", struct)
     executable = given.pointer("executable")
     here, mode = fn.i64(Way.HERE), fn.load(I64, fn.address(MODE))
@@ -163,8 +159,7 @@ def _emit_way(module: Module) -> None:
 
 def _emit_run_here(module: Module) -> None:
     """``run_here(struct, call) -> ptr``: run it on this thread, and return its results; gives an error or null."""
-    fn = module.function("run_here", PTR, [PTR, PTR])
-    struct, call = fn.parameters
+    fn, struct, call = module.begin("run_here", PTR, [PTR, PTR])
     given = NativeStruct(fn, "LoadedExecutable_Execute", struct)
     executable = given.pointer("executable")
     data = data_of(fn, call)
@@ -211,8 +206,7 @@ def _return_interrupted(fn: Function, struct: Value, call: Value) -> None:
 
 def _emit_enqueue(module: Module) -> None:
     """``enqueue(struct, call, event)``: return the pending results, and put the call into the queue."""
-    fn = module.function("enqueue", VOID, [PTR, PTR, PTR], attributes=(NO_INLINE,))
-    struct, call, event = fn.parameters
+    fn, struct, call, event = module.begin("enqueue", VOID, [PTR, PTR, PTR], attributes=(NO_INLINE,))
     given = NativeStruct(fn, "LoadedExecutable_Execute", struct)
     executable = given.pointer("executable")
     blocks, total_args = blocks_of(fn, call), CALL.load(fn, call, "total_args")
@@ -275,8 +269,7 @@ def _await_arguments(fn: Function, struct: Value, call: Value) -> None:
 
 def _emit_execute(module: Module) -> None:
     """The function itself, and ``execute_later(struct, call) -> ptr``, its way into the queue."""
-    fn = module.function("execute_later", PTR, [PTR, PTR], attributes=(NO_INLINE,))
-    struct, call = fn.parameters
+    fn, struct, call = module.begin("execute_later", PTR, [PTR, PTR], attributes=(NO_INLINE,))
     with fn.if_(fn.call("await_queue", I1, CALL.load(fn, call, "weight")), likely=False):
         fn.call("give_up", VOID, call)
         fn.ret(fn.call("interrupted", PTR))

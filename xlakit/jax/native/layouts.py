@@ -66,8 +66,7 @@ def dimension_at(fn: Function, order: Value, rank: Value, index: Value) -> Value
 
 def _emit_count(module: Module) -> None:
     """``count_of(ptr dims, i64 rank) -> i64``."""
-    fn = module.function("count_of", I64, [PTR, I64])
-    dims, rank = fn.parameters
+    fn, dims, rank = module.begin("count_of", I64, [PTR, I64])
     with fn.loop(0, rank, carried=[fn.i64(1)]) as iteration:
         iteration.next(iteration.carried[0] * fn.load(I64, fn.at(dims, I64, iteration.index)))
     fn.ret(iteration.results[0])
@@ -76,8 +75,7 @@ def _emit_count(module: Module) -> None:
 def _emit_has_order(module: Module) -> None:
     """``has_order(ptr layout, i64 rank) -> i1``: whether a layout is an order of ``rank`` dimensions, without tiles."""
     # A layout begins with its size and extensions; then follows the structure of a tiled layout.
-    fn = module.function("has_order", I1, [PTR, I64])
-    layout, rank = fn.parameters
+    fn, layout, rank = module.begin("has_order", I1, [PTR, I64])
     given = NativeStruct(fn, "MemoryLayout", layout)
     order = given.pointer("minor_to_major")
     is_other = given.load("type").ne(0) | given.load("num_tiles").ne(0)
@@ -90,8 +88,7 @@ def _emit_has_order(module: Module) -> None:
 
 def _emit_is_plain_order(module: Module) -> None:
     """``is_plain_order(ptr order, i64 rank) -> i1``: whether it is major to minor, which null stands for."""
-    fn = module.function("is_plain_order", I1, [PTR, I64])
-    order, rank = fn.parameters
+    fn, order, rank = module.begin("is_plain_order", I1, [PTR, I64])
     fn.return_if(order.eq(fn.null()), fn.constant(I1, 1))
     with fn.loop(0, rank, carried=[fn.constant(I1, 1)]) as iteration:
         is_next = fn.load(I64, fn.at(order, I64, iteration.index)).eq(rank - 1 - iteration.index)
@@ -139,8 +136,7 @@ def _emit_reorder(module: Module) -> None:
 
     Copies a dense array whose dimensions lie in one order to one in which they lie in another.
     """
-    fn = module.function("reorder", I1, [PTR, PTR, PTR, PTR, PTR, I64, I64])
-    target, source, dims, old, new, rank, element = fn.parameters
+    fn, target, source, dims, old, new, rank, element = module.begin("reorder", I1, [PTR, PTR, PTR, PTR, PTR, I64, I64])
     with fn.loop(0, rank, carried=[fn.constant(I1, 1)]) as iteration:
         is_same = fn.load(I64, fn.at(old, I64, iteration.index)).eq(fn.load(I64, fn.at(new, I64, iteration.index)))
         iteration.next(iteration.carried[0] & is_same)
@@ -196,8 +192,7 @@ def _give_layout(fn: Function, given: NativeStruct, order: Value, rank: Value) -
 
 def _emit_make_layout(module: Module) -> None:
     """``make_layout(ptr order, i64 rank) -> ptr``: null without memory; an order of null is major to minor."""
-    fn = module.function("make_layout", PTR, [PTR, I64])
-    order, rank = fn.parameters
+    fn, order, rank = module.begin("make_layout", PTR, [PTR, I64])
     # Numbers of dimensions have at most three digits, and a comma or brace each.
     layout = fn.call("xlakit_allocate", PTR, rank * 4 + 16)
     fn.return_if(layout.eq(fn.null()), fn.null())

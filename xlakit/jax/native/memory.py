@@ -28,8 +28,7 @@ def emit_blocks(module: Module) -> None:
     BLOCK.store(fn, block, "is_foreign", fn.i64(1))
     fn.ret(block)
 
-    fn = module.function("make_block", PTR, [I64])
-    (bytes,) = fn.parameters
+    fn, bytes = module.begin("make_block", PTR, [I64])
     block = fn.call("xlakit_allocate", PTR, fn.select(bytes <= _SMALL_BYTES, bytes, fn.i64(0)) + BLOCK.size)
     fn.return_if(block.eq(fn.null()), block)
     _prepare(fn, block, fn.at(block, I8, BLOCK.size))
@@ -53,16 +52,14 @@ def _prepare(fn: Function, block: Value, data: Value) -> None:
 
 def _emit_release(module: Module) -> None:
     for name, count in (("release_block", 1), ("release_queued", QUEUED)):
-        fn = module.function(name, VOID, [PTR])
-        (block,) = fn.parameters
+        fn, block = module.begin(name, VOID, [PTR])
         before = fn.atomic_update("sub", BLOCK.at(fn, block, "references"), fn.i64(count))
         fn.return_if(before.ne(count))
         fn.call("free_block", VOID, block)
 
 
 def _emit_free(module: Module) -> None:
-    fn = module.function("free_block", VOID, [PTR])
-    (block,) = fn.parameters
+    fn, block = module.begin("free_block", VOID, [PTR])
     data = fn.load(PTR, BLOCK.at(fn, block, "data"))
     event, deleter = (fn.load(PTR, BLOCK.at(fn, block, name)) for name in ("event", "deleter"))
     with fn.if_(is_ours(fn, block) & data.ne(fn.at(block, I8, BLOCK.size))):

@@ -64,8 +64,7 @@ def is_donated(fn: Function, executable: Value, options: Value, argument: Value)
 
 def _emit_is_donatable(module: Module) -> None:
     """``is_donatable(ptr options, i64 argument) -> i1``: whether the caller permits the donation of an argument."""
-    fn = module.function("is_donatable", I1, [PTR, I64])
-    options, argument = fn.parameters
+    fn, options, argument = module.begin("is_donatable", I1, [PTR, I64])
     given = NativeStruct(fn, "ExecuteOptions", options)
     numbers = given.pointer("non_donatable_input_indices")
     count = given.load("num_non_donatable_input_indices")
@@ -79,8 +78,7 @@ def _emit_hold(module: Module) -> None:
 
     False if one of them is deleted. first: the number of the device's first argument among all.
     """
-    fn = module.function("hold_arguments", I1, [PTR, PTR, I64, I64])
-    call, buffers, count, first = fn.parameters
+    fn, call, buffers, count, first = module.begin("hold_arguments", I1, [PTR, PTR, I64, I64])
     blocks, data, events = (fn.at(table(fn, call), PTR, first) for table in (blocks_of, data_of, events_of))
     start = (fn.i64(0), fn.constant(I1, 1))
     with fn.while_(start, lambda iteration: (iteration.carried[0] < count) & iteration.carried[1]) as iteration:
@@ -104,8 +102,7 @@ def _emit_hold(module: Module) -> None:
 
 
 def _emit_mark_donated(module: Module) -> None:
-    fn = module.function("mark_donated", VOID, [PTR, I64])
-    struct, deleted = fn.parameters
+    fn, struct, deleted = module.begin("mark_donated", VOID, [PTR, I64])
     given = NativeStruct(fn, "LoadedExecutable_Execute", struct)
     executable, options = given.pointer("executable"), given.pointer("options")
     lists = given.pointer("argument_lists")
@@ -121,16 +118,14 @@ def _emit_mark_donated(module: Module) -> None:
 
 def _emit_clashes(module: Module) -> None:
     """``clashes(executable, options, buffers, blocks) -> i1``: whether a donated buffer occurs as another argument."""
-    fn = module.function("occurs_again", I1, [PTR, I64, I64])
-    buffers, count, argument = fn.parameters
+    fn, buffers, count, argument = module.begin("occurs_again", I1, [PTR, I64, I64])
     donated_buffer = word(fn, buffers, argument)
     with fn.loop(0, count, carried=[fn.constant(I1, 0)]) as iteration:
         is_same = word(fn, buffers, iteration.index).eq(donated_buffer) & iteration.index.ne(argument)
         iteration.next(iteration.carried[0] | is_same)
     fn.ret(iteration.results[0])
 
-    fn = module.function("clashes", I1, [PTR] * 4)
-    executable, options, buffers, blocks = fn.parameters
+    fn, executable, options, buffers, blocks = module.begin("clashes", I1, [PTR] * 4)
     count = EXECUTABLE.load(fn, executable, "num_args")
     with fn.loop(0, count, carried=[fn.constant(I1, 0)]) as iteration:
         # Fast path: with two references, of the buffer and of this call, the buffer occurs only once.
@@ -147,8 +142,7 @@ def _emit_clashes(module: Module) -> None:
 
 def _emit_fit(module: Module) -> None:
     """``fit(ptr executable, ptr buffers) -> i1``: whether the arguments have the layouts that the program requires."""
-    fn = module.function("fit", I1, [PTR, PTR])
-    executable, buffers = fn.parameters
+    fn, executable, buffers = module.begin("fit", I1, [PTR, PTR])
     layouts = fn.load(PTR, EXECUTABLE.at(fn, executable, "layouts"))
     with fn.loop(0, EXECUTABLE.load(fn, executable, "num_args"), carried=[fn.constant(I1, 1)]) as iteration:
         required = fn.load(I64, fn.at(layouts, I64, iteration.index))
@@ -162,8 +156,7 @@ def _emit_can_donate(module: Module) -> None:
 
     Calls in the queue may still use the memory if this call enters the queue after them (``later``).
     """
-    fn = module.function("can_donate", I1, [PTR, I64, PTR, PTR, I1])
-    options, donor, buffers, blocks, later = fn.parameters
+    fn, options, donor, buffers, blocks, later = module.begin("can_donate", I1, [PTR, I64, PTR, PTR, I1])
     fn.return_if(donor < 0, fn.constant(I1, 0))
     buffer, block = word(fn, buffers, donor), word(fn, blocks, donor)
     # Two users: the buffer and this call.
@@ -211,8 +204,7 @@ def _for_devices(module: Module, name: str, step: Callable[[Function, Value, Val
 
     step: emits the step of one device, given these two and the number of the device; gives its Prepared.
     """
-    fn = module.function(name, I64, [PTR, PTR])
-    struct, call = fn.parameters
+    fn, struct, call = module.begin(name, I64, [PTR, PTR])
     count = NativeStruct(fn, "LoadedExecutable_Execute", struct).load("num_devices")
     start = (fn.i64(0), fn.i64(Prepared.WELL))
     with fn.while_(start, lambda t: (t.carried[0] < count) & t.carried[1].eq(Prepared.WELL)) as iteration:
@@ -260,8 +252,7 @@ def _emit_steps(module: Module) -> None:
 def _emit_give_up(module: Module) -> None:
     """``give_up(ptr call)``, and ``release_arguments(ptr call)``, which does not release the blocks of results."""
     for name, count_field in (("give_up", "count"), ("release_arguments", "total_args")):
-        fn = module.function(name, VOID, [PTR])
-        (call,) = fn.parameters
+        fn, call = module.begin(name, VOID, [PTR])
         blocks, events = blocks_of(fn, call), events_of(fn, call)
         with fn.loop(0, CALL.load(fn, call, count_field)) as iteration:
             block = word(fn, blocks, iteration.index)
@@ -293,8 +284,7 @@ def _argument(fn: Function, struct: Value, num_args: Value, number: Value) -> Va
 
 
 def _emit_has_view(module: Module) -> None:
-    fn = module.function("has_view", I1, [PTR, PTR])
-    struct, call = fn.parameters
+    fn, struct, call = module.begin("has_view", I1, [PTR, PTR])
     given = NativeStruct(fn, "LoadedExecutable_Execute", struct)
     blocks, num_args = blocks_of(fn, call), given.load("num_args")
     no = fn.constant(I1, 0)
@@ -314,8 +304,7 @@ def _emit_own_copy(module: Module) -> None:
 
     A buffer that has another block by now, or external readers, keeps its block.
     """
-    fn = module.function("own_copy", PTR, [PTR, PTR])
-    buffer, block = fn.parameters
+    fn, buffer, block = module.begin("own_copy", PTR, [PTR, PTR])
     size = BUFFER.load(fn, buffer, "size")
     copied_block = fn.call("make_block", PTR, size)
     fn.return_if(copied_block.eq(fn.null()), copied_block)
@@ -333,8 +322,7 @@ def _emit_own_copy(module: Module) -> None:
 
 
 def _emit_own_foreign(module: Module) -> None:
-    fn = module.function("own_foreign", I1, [PTR, PTR])
-    struct, call = fn.parameters
+    fn, struct, call = module.begin("own_foreign", I1, [PTR, PTR])
     given = NativeStruct(fn, "LoadedExecutable_Execute", struct)
     blocks, data = blocks_of(fn, call), data_of(fn, call)
     num_args = given.load("num_args")

@@ -84,8 +84,7 @@ def emit_calls_of_python(module: Module, functions: Iterable[str]) -> None:
     An exception that leaves it, which a signal handler can raise even before its first statement, is handed over like
     those that are raised while a program runs. A callback of ctypes would print it, and return nothing.
     """
-    fn = module.function("call_python", PTR, [PTR, I64], attributes=(NO_INLINE, COLD))
-    called, argument = fn.parameters
+    fn, called, argument = module.begin("call_python", PTR, [PTR, I64], attributes=(NO_INLINE, COLD))
     state = fn.call("PyGILState_Ensure", I32)
     number = fn.call("PyLong_FromLongLong", PTR, argument)
     found = fn.call("PyObject_CallOneArg", PTR, called, number)
@@ -108,8 +107,7 @@ def emit_calls_of_python(module: Module, functions: Iterable[str]) -> None:
     for name in functions:
         module.declare(object_symbol(name), VOID, [])
         parameter = I64 if name == FAILURE else PTR
-        fn = module.function(name, PTR, [parameter], external=name != FAILURE)
-        (argument,) = fn.parameters
+        fn, argument = module.begin(name, PTR, [parameter], external=name != FAILURE)
         argument = argument if name == FAILURE else argument.cast("ptrtoint", I64)
         fn.ret(fn.call("call_python", PTR, fn.address(object_symbol(name)), argument))
 

@@ -163,8 +163,7 @@ def _emit_move_away(module: Module) -> None:
     module.declare("sched_getcpu", I32, [])
     for name in ("sched_getaffinity", "sched_setaffinity"):
         module.declare(name, I32, [I32, I64, PTR])
-    fn = module.function("move_away", VOID, [I64])
-    (processor,) = fn.parameters
+    fn, processor = module.begin("move_away", VOID, [I64])
     fn.return_if(_processor(fn).ne(processor) | (processor >= _MOST_PROCESSORS))
     mask = fn.alloca(I64, _MASK_BYTES // 8)
     fn.copy(mask, _QUEUE.at(fn, _queue(fn), "allowed"), _MASK_BYTES)
@@ -200,15 +199,13 @@ def _emit_run(module: Module) -> None:
 
     Each gives an error, or null. An inherited error is that of the first argument that could not be computed.
     """
-    fn = module.function("fault_of", PTR, [I64], attributes=(NO_INLINE, COLD))
-    (status,) = fn.parameters
+    fn, status = module.begin("fault_of", PTR, [I64], attributes=(NO_INLINE, COLD))
     for number, (code, text) in _FAULTS.items():
         with fn.if_(status.eq(number)):
             fn.ret(error(fn, code, text))
     fn.ret(error(fn, Code.INTERNAL, _UNKNOWN_FAULT))
 
-    fn = module.function("inherited_error", PTR, [PTR])
-    (call,) = fn.parameters
+    fn, call = module.begin("inherited_error", PTR, [PTR])
     events = events_of(fn, call)
     with fn.loop(0, CALL.load(fn, call, "total_args"), carried=[fn.null()]) as iteration:
         event = fn.load(PTR, fn.at(events, PTR, iteration.index))
@@ -220,8 +217,7 @@ def _emit_run(module: Module) -> None:
         iteration.next(fn.select(iteration.carried[0].eq(fn.null()), found, iteration.carried[0]))
     fn.ret(fn.call("copy_error", PTR, iteration.results[0]))
 
-    fn = module.function("run_call", PTR, [PTR])
-    (call,) = fn.parameters
+    fn, call = module.begin("run_call", PTR, [PTR])
     executable = fn.load(PTR, CALL.at(fn, call, "executable"))
     inherited = fn.call("inherited_error", PTR, call)
     fn.return_if(inherited.ne(fn.null()), inherited)
@@ -241,8 +237,7 @@ def _emit_run(module: Module) -> None:
 
 def _emit_serve(module: Module) -> None:
     """``serve_queue(ptr) -> ptr``, the main function of the queue's thread; ``end_call(ptr call, ptr error)``."""
-    fn = module.function("end_call", VOID, [PTR, PTR])
-    call, failure = fn.parameters
+    fn, call, failure = module.begin("end_call", VOID, [PTR, PTR])
     blocks, events = blocks_of(fn, call), events_of(fn, call)
     executable, event = (fn.load(PTR, CALL.at(fn, call, name)) for name in ("executable", "event"))
     with fn.loop(0, CALL.load(fn, call, "total_args")) as iteration:
@@ -279,8 +274,7 @@ def _emit_serve(module: Module) -> None:
 
 def _emit_push(module: Module) -> None:
     """``push(ptr call)``: append a call to the queue, which owns it from here on."""
-    fn = module.function("push", VOID, [PTR])
-    (call,) = fn.parameters
+    fn, call = module.begin("push", VOID, [PTR])
     fn.store(fn.null(), CALL.at(fn, call, "next"))
     CALL.store(fn, call, "processor", _processor(fn))
     waiting.lock(fn, mutex(fn))
@@ -296,8 +290,7 @@ def _emit_push(module: Module) -> None:
     waiting.unlock(fn, mutex(fn))
 
     # await_queue: wait until a call of this weight may enter or, for the greatest weight, until the queue is empty.
-    fn = module.function("await_queue", I1, [I64])
-    (weight,) = fn.parameters
+    fn, weight = module.begin("await_queue", I1, [I64])
 
     def has_room() -> Value:
         return (_weight(fn) + weight) <= _MOST_WEIGHT

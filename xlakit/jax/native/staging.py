@@ -52,8 +52,7 @@ def _staged_buffer(fn: Function, manager: Value, index: Value) -> Value:
 
 def _emit_settle(module: Module) -> None:
     """``settle(ptr staged, ptr error)``: make the buffer ready, or failed with an error, which is consumed."""
-    fn = module.function("settle", VOID, [PTR, PTR])
-    staged, failure = fn.parameters
+    fn, staged, failure = module.begin("settle", VOID, [PTR, PTR])
     event = fn.atomic_update("xchg", _STAGED.at(fn, staged, "event"), fn.i64(0)).cast("inttoptr", PTR)
     with fn.if_(event.eq(fn.null())):
         # Another call has settled it already.
@@ -63,8 +62,7 @@ def _emit_settle(module: Module) -> None:
 
 
 def _emit_destroy(module: Module) -> None:
-    fn = module.function("destroy_manager", VOID, [PTR])
-    (manager,) = fn.parameters
+    fn, manager = module.begin("destroy_manager", VOID, [PTR])
     with fn.loop(0, _MANAGER.load(fn, manager, "count")) as each:
         staged = _staged_buffer(fn, manager, each.index)
         with fn.if_(_STAGED.load(fn, staged, "event").ne(0)):
@@ -84,8 +82,7 @@ def _emit_destroy(module: Module) -> None:
 
 def _emit_stage(module: Module) -> None:
     """``stage(ptr staged, ptr device, ptr memory, ptr spec, ptr layout) -> ptr``: make a buffer; gives an error."""
-    fn = module.function("stage", PTR, [PTR] * 5)
-    staged, device, memory, spec, layout = fn.parameters
+    fn, staged, device, memory, spec, layout = module.begin("stage", PTR, [PTR] * 5)
     given = NativeStruct(fn, "ShapeSpec", spec)
     dims, rank, type = given.pointer("dims"), given.load("num_dims"), given.load("type")
     element = element_bytes(fn, type)
@@ -212,8 +209,7 @@ def _emit_raw_copy(module: Module) -> None:
     ``end_raw_copy(ptr error, ptr copy)`` copies, or fails with an error, which it consumes. The caller calls
     ``begin_raw_copy(ptr arguments)`` with the memory to copy to, once it is known.
     """
-    fn = module.function("end_raw_copy", VOID, [PTR, PTR])
-    failure, copy = fn.parameters
+    fn, failure, copy = module.begin("end_raw_copy", VOID, [PTR, PTR])
     block = fn.load(PTR, _RAW_COPY.at(fn, copy, "block"))
     with fn.if_(failure.eq(fn.null())):
         source = fn.at(fn.load(PTR, BLOCK.at(fn, block, "data")), I8, _RAW_COPY.load(fn, copy, "offset"))
@@ -223,8 +219,7 @@ def _emit_raw_copy(module: Module) -> None:
     fn.call("complete_event", VOID, fn.load(PTR, _RAW_COPY.at(fn, copy, "event")), failure)
     fn.call("xlakit_release", VOID, copy)
 
-    fn = module.function("begin_raw_copy", VOID, [PTR])
-    (struct,) = fn.parameters
+    fn, struct = module.begin("begin_raw_copy", VOID, [PTR])
     given = NativeStruct(fn, "CopyRawToHostFuture_Callback", struct)
     # This structure has no extensions; the second word is what the caller was given for the function.
     copy, code = given.pointer("extension_start"), given.load("code")

@@ -29,8 +29,7 @@ def emit_transfer(module: Module) -> None:
 
 def _emit_is_dense(module: Module) -> None:
     """``is_dense(ptr dims, ptr strides, i64 rank, i64 element) -> i1``: whether memory lies major to minor."""
-    fn = module.function("is_dense", I1, [PTR, PTR, I64, I64])
-    dims, strides, rank, element = fn.parameters
+    fn, dims, strides, rank, element = module.begin("is_dense", I1, [PTR, PTR, I64, I64])
     with fn.loop(0, rank, carried=[element, fn.constant(I1, 1)]) as iteration:
         expected, good = iteration.carried
         dimension = rank - 1 - iteration.index

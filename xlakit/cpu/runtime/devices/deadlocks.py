@@ -46,29 +46,25 @@ def _emit_waits(module: Module) -> None:
     fn.call("end_wait", VOID, run, device)
 
     # The count is odd while the device waits.
-    fn = module.function("end_wait", VOID, [PTR, I64], attributes=(ALWAYS_INLINE,))
-    run, device = fn.parameters
+    fn, run, device = module.begin("end_wait", VOID, [PTR, I64], attributes=(ALWAYS_INLINE,))
     waits = _word(fn, run, "waits", device)
     fn.atomic_store(fn.load(I64, waits) + 1, waits, "seq_cst")
 
 
 def _emit_all_wait(module: Module) -> None:
     """``wait_count(ptr run) -> i64``: the sum over all devices; ``all_wait(ptr run) -> i1``: if none can continue."""
-    fn = module.function("wait_count", I64, [PTR])
-    (run,) = fn.parameters
+    fn, run = module.begin("wait_count", I64, [PTR])
     with fn.loop(0, RUN.load(fn, run, "devices"), carried=[fn.i64(0)]) as each:
         each.next(each.carried[0] + fn.atomic_load(I64, _word(fn, run, "waits", each.index), "seq_cst"))
     fn.ret(each.results[0])
 
-    fn = module.function("misses_members", I1, [PTR, I64])
-    run, device = fn.parameters
+    fn, run, device = module.begin("misses_members", I1, [PTR, I64])
     fn.return_if((fn.atomic_load(I64, _word(fn, run, "waits", device), "seq_cst") & 1).eq(0), fn.constant(I1, 0))
     slot = fn.load(PTR, _word(fn, run, "waiting_at", device))
     needed = (fn.load(I64, _word(fn, run, "generations", device)) + 1) * SLOT.load(fn, slot, "count")
     fn.ret(fn.atomic_load(I64, SLOT.at(fn, slot, "arrived"), "seq_cst") < needed)
 
-    fn = module.function("all_wait", I1, [PTR])
-    (run,) = fn.parameters
+    fn, run = module.begin("all_wait", I1, [PTR])
     statuses = fn.load(PTR, RUN.at(fn, run, "statuses"))
     with fn.loop(0, RUN.load(fn, run, "devices"), carried=[fn.constant(I1, 1)]) as each:
         has_ended = fn.atomic_load(I64, fn.at(statuses, I64, each.index), "seq_cst") >= 0
@@ -82,16 +78,14 @@ def _emit_needs_python(module: Module) -> None:
     Python raises the error of a deadlock, and handles all waits of a run that Python began, whose devices may also wait
     in Python. Signals are handled here: an exception that a handler raises stays set, and the run stops.
     """
-    fn = module.function("is_deadlocked", I1, [PTR])
-    (run,) = fn.parameters
+    fn, run = module.begin("is_deadlocked", I1, [PTR])
     no = fn.constant(I1, 0)
     before = fn.call("wait_count", I64, run)
     for _ in range(2):
         fn.return_if(~fn.call("all_wait", I1, run), no)
     fn.ret(fn.call("wait_count", I64, run).eq(before))
 
-    fn = module.function("needs_python", I1, [PTR], attributes=(NO_INLINE, COLD))
-    (run,) = fn.parameters
+    fn, run = module.begin("needs_python", I1, [PTR], attributes=(NO_INLINE, COLD))
     yes, no = fn.constant(I1, 1), fn.constant(I1, 0)
     fn.return_if(RUN.load(fn, run, "origins").eq(0), yes)
     detached = RUN.load(fn, run, "detached").ne(0)

@@ -63,8 +63,7 @@ def _emit_give_work(module: Module) -> None:
     """``give_work(ptr worker, i64 run)``: assign a run to a worker, or tell it to end."""
     # This holds the mutex of the worker's parking slot until the worker is woken, because after seeing the value the
     # worker may end at once and free its memory, including the parking slot.
-    fn = module.function("give_work", VOID, [PTR, I64])
-    worker, run = fn.parameters
+    fn, worker, run = module.begin("give_work", VOID, [PTR, I64])
     parking = _WORKER.at(fn, worker, "parking")
     mutex = waiting.PARKING_SLOT.at(fn, parking, "mutex")
     module.declare("pthread_cond_signal", I32, [PTR])
@@ -84,8 +83,7 @@ def _emit_worker(module: Module) -> None:
 
 def _emit_wake_workers(module: Module) -> None:
     """``wake_workers(ptr run, i64 number)``: wake the children of a worker in the tree."""
-    fn = module.function("wake_workers", VOID, [PTR, I64])
-    run, number = fn.parameters
+    fn, run, number = module.begin("wake_workers", VOID, [PTR, I64])
     first, count = number * 2 + 1, RUN.load(fn, run, "workers")
     last = fn.select(first + 2 < count, first + 2, count)
     with fn.loop(first, last) as each:
@@ -96,8 +94,7 @@ def _emit_wake_workers(module: Module) -> None:
 
 def _emit_device_worker(module: Module) -> None:
     """``device_worker(ptr worker) -> ptr``: wait for runs and execute them, until told to end or no longer needed."""
-    fn = module.function("device_worker", PTR, [PTR])
-    (worker,) = fn.parameters
+    fn, worker = module.begin("device_worker", PTR, [PTR])
 
     def idle() -> Value:
         return fn.atomic_load(I64, _WORKER.at(fn, worker, "run"), "seq_cst").eq(0)
@@ -123,8 +120,7 @@ def _emit_work_for(module: Module) -> None:
     # A worker enters the idle list before it decrements ``left``, so that the caller finds all workers there for its
     # next run. The last worker wakes the caller, which frees the run only after locking the mutex, when no worker
     # touches it.
-    fn = module.function("work_for", I1, [PTR, PTR])
-    run, worker = fn.parameters
+    fn, run, worker = module.begin("work_for", I1, [PTR, PTR])
     number = _WORKER.load(fn, worker, "number")
     fn.call("wake_workers", VOID, run, number)
     THREAD.store(fn, thread_state(fn), "limit", RUN.load(fn, run, "limit"))
@@ -144,8 +140,7 @@ def _emit_work_for(module: Module) -> None:
 
 def _emit_join_idle(module: Module) -> None:
     """``join_idle(ptr worker) -> i1``: enter the idle list, unless it is full; gives whether the worker stays."""
-    fn = module.function("join_idle", I1, [PTR])
-    (worker,) = fn.parameters
+    fn, worker = module.begin("join_idle", I1, [PTR])
     waiting.lock(fn, _field(fn, "mutex"))
     stays = (fn.load(I64, _field(fn, "waiting")) < _MOST_WAITING) & fn.load(I64, _field(fn, "stopping")).eq(0)
     with fn.if_(stays):
@@ -181,8 +176,7 @@ def _emit_take_and_make_worker(module: Module) -> None:
 
 def _emit_gather(module: Module) -> None:
     """``gather_workers(ptr run) -> i1``: get a thread for each worker but the first; all or none."""
-    fn = module.function("gather_workers", I1, [PTR])
-    (run,) = fn.parameters
+    fn, run = module.begin("gather_workers", I1, [PTR])
     count = RUN.load(fn, run, "workers")
     start = (fn.i64(1), fn.constant(I1, 1))
     with fn.while_(start, lambda iteration: (iteration.carried[0] < count) & iteration.carried[1]) as iteration:
@@ -202,8 +196,7 @@ def _emit_gather(module: Module) -> None:
 
 def _emit_await_all(module: Module) -> None:
     """``await_all(ptr run) -> i64``: wait until all workers have ended; RAISED if a signal handler raised."""
-    fn = module.function("await_all", I64, [PTR])
-    (run,) = fn.parameters
+    fn, run = module.begin("await_all", I64, [PTR])
     parking = parking_slot_at(fn, run, 0)
     mutex, left = waiting.PARKING_SLOT.at(fn, parking, "mutex"), RUN.at(fn, run, "left")
     is_main = handles_signals(fn)
@@ -234,8 +227,7 @@ def _emit_run_devices(module: Module) -> None:
     If threads are missing, the caller runs all devices in turn, or gives OUT_OF_MEMORY if the machine has no fibers.
     The statuses of the devices are in the run's ``statuses``.
     """
-    fn = module.function("run_devices", I64, [PTR])
-    (run,) = fn.parameters
+    fn, run = module.begin("run_devices", I64, [PTR])
     workers = RUN.load(fn, run, "workers")
     with fn.if_(workers.eq(1)):
         fn.call("run_share", VOID, run, fn.i64(0))

@@ -160,8 +160,7 @@ def _emit_start(module: Module) -> None:
     module.declare("abort", VOID, [])
     fn.call("abort", VOID)
 
-    fn = module.function("start_fiber", VOID, [PTR])
-    (fiber,) = fn.parameters
+    fn, fiber = module.begin("start_fiber", VOID, [PTR])
     architecture = machine()
     words, entry_word = (0, 0) if architecture is None else _SWITCH[architecture][1:]
     stack = fn.at(fiber, I64, -words)
@@ -174,8 +173,7 @@ def _emit_start(module: Module) -> None:
 
 def _emit_resume(module: Module) -> None:
     """``resume(ptr fiber)``: enter a fiber, until it has ended or waits for others."""
-    fn = module.function("resume", VOID, [PTR])
-    (fiber,) = fn.parameters
+    fn, fiber = module.begin("resume", VOID, [PTR])
     state = thread_state(fn)
     # A program may be called from a custom call of another one.
     outer = [(name, fn.load(I64, THREAD.at(fn, state, name))) for name in ("fiber", "running")]
@@ -223,8 +221,7 @@ def _emit_take(module: Module) -> None:
     fn.return_if(fiber.ne(fn.null()), fiber)
     fn.ret(fn.call("make_fiber", PTR))
 
-    fn = module.function("give_fiber", VOID, [PTR])
-    (fiber,) = fn.parameters
+    fn, fiber = module.begin("give_fiber", VOID, [PTR])
     waiting.lock(fn, _free(fn, "mutex"))
     stays = fn.load(I64, _free(fn, "count")) < _MOST_FREE
     with fn.if_(stays):

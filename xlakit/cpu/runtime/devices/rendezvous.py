@@ -164,8 +164,7 @@ def _get(fn: Function, record: Record, base: Value, name: str) -> Value:
 
 def _emit_start(module: Module) -> None:
     """``xlakit_run_start(ptr run, i64 devices, i64 slots, i64 end)``: initialize memory, zero but for slots' counts."""
-    fn = module.function("xlakit_run_start", VOID, [PTR, I64, I64, I64], external=True)
-    run, devices, slots, end = fn.parameters
+    fn, run, devices, slots, end = module.begin("xlakit_run_start", VOID, [PTR, I64, I64, I64], external=True)
     for name, value in (("devices", devices), ("workers", devices), ("slots", slots), ("end", end)):
         RUN.store(fn, run, name, value)
     with fn.loop(0, devices) as each:
@@ -181,8 +180,7 @@ def _emit_stop(module: Module) -> None:
     fn = module.function("xlakit_run_watch", VOID, [PTR], external=True)
     fn.atomic_store(fn.i64(1), RUN.at(fn, fn.parameters[0], "watched"), "seq_cst")
 
-    fn = module.function("xlakit_run_stop", VOID, [PTR], external=True)
-    (run,) = fn.parameters
+    fn, run = module.begin("xlakit_run_stop", VOID, [PTR], external=True)
     fn.atomic_store(fn.i64(1), RUN.at(fn, run, "stop"), "seq_cst")
     with fn.loop(0, RUN.load(fn, run, "workers")) as each:
         waiting.wake(fn, parking_slot_at(fn, run, each.index))
@@ -190,8 +188,7 @@ def _emit_stop(module: Module) -> None:
 
 def _emit_close(module: Module) -> None:
     """``xlakit_run_close(ptr run)``: stop, and wait until no kernel reads or writes arrays any more."""
-    fn = module.function("xlakit_run_close", VOID, [PTR], external=True, attributes=(NO_INLINE, COLD))
-    (run,) = fn.parameters
+    fn, run = module.begin("xlakit_run_close", VOID, [PTR], external=True, attributes=(NO_INLINE, COLD))
     fn.call("xlakit_run_stop", VOID, run)
     end = RUN.load(fn, run, "end")
     with fn.while_((RUN.load(fn, run, "slots"),), lambda iteration: iteration.carried[0] < end) as iteration:
@@ -215,8 +212,7 @@ def _emit_close(module: Module) -> None:
 
 def _emit_wake_members(module: Module) -> None:
     """``wake_members(ptr run, ptr site)``: wake the workers of all members except the caller."""
-    fn = module.function("wake_members", VOID, [PTR, PTR])
-    run, site = fn.parameters
+    fn, run, site = module.begin("wake_members", VOID, [PTR, PTR])
     members = fn.at(site, I64, SITE.load(fn, site, "members") >> 3)
     caller = SITE.load(fn, site, "index")
     with fn.loop(0, SITE.load(fn, site, "count")) as each:
@@ -227,8 +223,7 @@ def _emit_wake_members(module: Module) -> None:
 
 def _emit_claim(module: Module) -> None:
     """``claim(ptr slot, i64 generation, i64 value) -> i1``: whether the caller decides the outcome of a generation."""
-    fn = module.function("claim", I1, [PTR, I64, I64], attributes=(ALWAYS_INLINE,))
-    slot, generation, value = fn.parameters
+    fn, slot, generation, value = module.begin("claim", I1, [PTR, I64, I64], attributes=(ALWAYS_INLINE,))
     fn.ret(fn.compare_exchange(SLOT.at(fn, slot, "claimed"), generation, value)[1])
 
 
@@ -240,8 +235,7 @@ def _emit_perform(module: Module) -> None:
     fn.atomic_store(generation + 1, SLOT.at(fn, slot, "completed"), "seq_cst")
     fn.call("wake_members", VOID, run, site)
 
-    fn = module.function("compute", VOID, [PTR, PTR, I64, I64])
-    kernel, slot, tasks, grain = fn.parameters
+    fn, kernel, slot, tasks, grain = module.begin("compute", VOID, [PTR, PTR, I64, I64])
     with fn.if_(grain < tasks):
         fn.call("xlakit_parallel", VOID, kernel, slot, tasks, grain)
     with fn.if_(grain >= tasks):
@@ -250,8 +244,7 @@ def _emit_perform(module: Module) -> None:
 
 def _emit_arrive(module: Module) -> None:
     """``arrive(ptr site, ptr slot, ptr table) -> i64``, which gives the generation, and ``xlakit_collective_start``."""
-    fn = module.function("arrive", I64, [PTR, PTR, PTR], attributes=(ALWAYS_INLINE,))
-    site, slot, table = fn.parameters
+    fn, site, slot, table = module.begin("arrive", I64, [PTR, PTR, PTR], attributes=(ALWAYS_INLINE,))
     # All earlier generations of this device are complete, and this one cannot complete without it.
     generation = _get(fn, SLOT, slot, "completed")
     arrival = arrival_at(fn, slot, SITE.load(fn, site, "index"))
@@ -261,8 +254,7 @@ def _emit_arrive(module: Module) -> None:
     fn.atomic_update("add", SLOT.at(fn, slot, "arrived"), fn.i64(1))
     fn.ret(generation)
 
-    fn = module.function("xlakit_collective_start", I64, [PTR, PTR, PTR], external=True)
-    context, site, table = fn.parameters
+    fn, context, site, table = module.begin("xlakit_collective_start", I64, [PTR, PTR, PTR], external=True)
     count = SITE.load(fn, site, "count")
     fn.return_if(count <= 1, fn.i64(0))
     run = fn.load(PTR, CONTEXT.at(fn, context, "run"))
@@ -288,16 +280,13 @@ def _emit_linger(module: Module) -> None:
     Waits for arrivals, and gives whether members are still missing after that; a fiber leaves until all have arrived or
     the run stops. ``absent`` and ``incomplete`` are the conditions of waits; ``await_completion`` waits on the second.
     """
-    fn = module.function("absent", I1, [PTR, PTR, PTR, I64], attributes=(ALWAYS_INLINE,))
-    run, site, slot, generation = fn.parameters
+    fn, run, site, slot, generation = module.begin("absent", I1, [PTR, PTR, PTR, I64], attributes=(ALWAYS_INLINE,))
     fn.ret(~_all_arrived(fn, slot, site, generation) & _get(fn, RUN, run, "stop").eq(0))
 
-    fn = module.function("incomplete", I1, [PTR, I64], attributes=(ALWAYS_INLINE,))
-    slot, generation = fn.parameters
+    fn, slot, generation = module.begin("incomplete", I1, [PTR, I64], attributes=(ALWAYS_INLINE,))
     fn.ret(_get(fn, SLOT, slot, "completed") <= generation)
 
-    fn = module.function("linger", I1, [PTR, PTR, PTR, I64, I64, PTR])
-    run, site, slot, generation, number, parking = fn.parameters
+    fn, run, site, slot, generation, number, parking = module.begin("linger", I1, [PTR, PTR, PTR, I64, I64, PTR])
 
     def absent() -> Value:
         return fn.call("absent", I1, run, site, slot, generation)
@@ -316,8 +305,7 @@ def _emit_linger(module: Module) -> None:
     waiting.sleep(fn, parking, absent, fn.i64(SLEEP_NANOSECONDS))
     fn.ret(absent())
 
-    fn = module.function("await_completion", VOID, [PTR, PTR, I64, PTR])
-    run, slot, generation, parking = fn.parameters
+    fn, run, slot, generation, parking = module.begin("await_completion", VOID, [PTR, PTR, I64, PTR])
 
     def incomplete() -> Value:
         return fn.call("incomplete", I1, slot, generation)
@@ -458,8 +446,7 @@ def _emit_sleep(module: Module) -> None:
 
     It is called on the thread of a device that is alone in its share.
     """
-    fn = module.function("xlakit_rendezvous_sleep", VOID, [PTR, I64], external=True)
-    notice, nanoseconds = fn.parameters
+    fn, notice, nanoseconds = module.begin("xlakit_rendezvous_sleep", VOID, [PTR, I64], external=True)
     run, slot, site = (fn.load(PTR, NOTICE.at(fn, notice, name)) for name in ("run", "slot", "site"))
     generation = NOTICE.load(fn, notice, "generation")
 

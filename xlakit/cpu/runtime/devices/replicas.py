@@ -57,8 +57,7 @@ def emit_replicas(module: Module) -> None:
 
 def _emit_lists(module: Module) -> None:
     """``take_run(ptr replicas) -> ptr``: a free run or null; ``give_run(ptr replicas, ptr run)``: make it free."""
-    fn = module.function("take_run", PTR, [PTR])
-    (replicas,) = fn.parameters
+    fn, replicas = module.begin("take_run", PTR, [PTR])
     _hold(fn, replicas)
     free = REPLICAS.at(fn, replicas, "free")
     run = fn.load(PTR, free)
@@ -67,16 +66,14 @@ def _emit_lists(module: Module) -> None:
     _let_go(fn, replicas)
     fn.ret(run)
 
-    fn = module.function("give_run", VOID, [PTR, PTR])
-    replicas, run = fn.parameters
+    fn, replicas, run = module.begin("give_run", VOID, [PTR, PTR])
     _hold(fn, replicas)
     free = REPLICAS.at(fn, replicas, "free")
     fn.store(fn.load(PTR, free), RUN.at(fn, run, "next"))
     fn.store(run, free)
     _let_go(fn, replicas)
 
-    fn = module.function("xlakit_replicas_end", VOID, [PTR], external=True)
-    (replicas,) = fn.parameters
+    fn, replicas = module.begin("xlakit_replicas_end", VOID, [PTR], external=True)
     with fn.while_(
         (fn.call("take_run", PTR, replicas),), lambda iteration: iteration.carried[0].ne(fn.null())
     ) as iteration:
@@ -96,8 +93,7 @@ def _let_go(fn: Function, replicas: Value) -> None:
 
 def _emit_make(module: Module) -> None:
     """``make_run(ptr replicas) -> ptr``: a new run, or null; ``prepare_run(replicas, run, arguments, results)``."""
-    fn = module.function("make_run", PTR, [PTR], attributes=(NO_INLINE, COLD))
-    (replicas,) = fn.parameters
+    fn, replicas = module.begin("make_run", PTR, [PTR], attributes=(NO_INLINE, COLD))
     devices, slots, end = (REPLICAS.load(fn, replicas, name) for name in ("devices", "slots", "end"))
     run = fn.call("xlakit_allocate", PTR, end)
     fn.return_if(run.eq(fn.null()), run)
@@ -113,8 +109,7 @@ def _emit_make(module: Module) -> None:
         fn.store(table_at(fn, run, name), RUN.at(fn, run, name))
     fn.ret(run)
 
-    fn = module.function("prepare_run", VOID, [PTR, PTR, PTR, PTR])
-    replicas, run, arguments, results = fn.parameters
+    fn, replicas, run, arguments, results = module.begin("prepare_run", VOID, [PTR, PTR, PTR, PTR])
     tables = [table_at(fn, run, name) for name in ("arguments", "results", "statuses")]
     counts = [REPLICAS.load(fn, replicas, name) for name in ("num_arguments", "num_results")]
     with fn.loop(0, REPLICAS.load(fn, replicas, "devices")) as each:
@@ -127,8 +122,7 @@ def _emit_make(module: Module) -> None:
 
 def _emit_choice(module: Module) -> None:
     """``workers_for(ptr replicas) -> i64``: the number of threads for a call; ``note_run(replicas, workers, time)``."""
-    fn = module.function("workers_for", I64, [PTR])
-    (replicas,) = fn.parameters
+    fn, replicas = module.begin("workers_for", I64, [PTR])
     devices = REPLICAS.load(fn, replicas, "devices")
     if machine() is None:
         fn.ret(devices)
@@ -147,8 +141,7 @@ def _emit_choice(module: Module) -> None:
         is_other = (calls & (_RETRIED_CALLS - 1)).eq(_RETRIED_CALLS - 1)
         fn.ret(fn.select(is_better ^ is_other, most, one))
 
-    fn = module.function("note_run", VOID, [PTR, I64, I64])
-    replicas, workers, nanoseconds = fn.parameters
+    fn, replicas, workers, nanoseconds = module.begin("note_run", VOID, [PTR, I64, I64])
     is_alone = workers.eq(1)
     tried = REPLICAS.load(fn, replicas, "tried")
     with fn.if_(~is_alone):
@@ -174,15 +167,13 @@ def _emit_finish(module: Module) -> None:
     Python owns the memory of a run that it watches, and releases it. ``finish_detached(ptr run) -> i64`` is for a run
     that may not call Python.
     """
-    fn = module.function("all_done", I1, [PTR])
-    (run,) = fn.parameters
+    fn, run = module.begin("all_done", I1, [PTR])
     statuses = fn.load(PTR, RUN.at(fn, run, "statuses"))
     with fn.loop(0, RUN.load(fn, run, "devices"), carried=[fn.constant(I1, 1)]) as each:
         each.next(each.carried[0] & fn.load(I64, fn.at(statuses, I64, each.index)).eq(Status.DONE))
     fn.ret(each.results[0])
 
-    fn = module.function("finish_detached", I64, [PTR], attributes=(NO_INLINE, COLD))
-    (run,) = fn.parameters
+    fn, run = module.begin("finish_detached", I64, [PTR], attributes=(NO_INLINE, COLD))
     statuses = fn.load(PTR, RUN.at(fn, run, "statuses"))
     with fn.loop(0, RUN.load(fn, run, "devices"), carried=[fn.i64(Status.INTERRUPTED)]) as each:
         status = fn.load(I64, fn.at(statuses, I64, each.index))
@@ -193,8 +184,7 @@ def _emit_finish(module: Module) -> None:
     fn.call("xlakit_release", VOID, run)
     fn.ret(fn.select(is_deadlocked, fn.i64(Status.DEADLOCKED), each.results[0]))
 
-    fn = module.function("finish_run", I64, [PTR, I64], attributes=(NO_INLINE, COLD))
-    run, status = fn.parameters
+    fn, run, status = module.begin("finish_run", I64, [PTR, I64], attributes=(NO_INLINE, COLD))
     with fn.if_(RUN.load(fn, run, "detached").ne(0)):
         fn.ret(fn.call("finish_detached", I64, run))
     is_watched = RUN.load(fn, run, "watched").ne(0)
@@ -205,8 +195,7 @@ def _emit_finish(module: Module) -> None:
 
 
 def _emit_execute(module: Module) -> None:
-    fn = module.function("xlakit_execute_replicas", I64, [PTR, PTR, PTR], external=True)
-    replicas, arguments, results = fn.parameters
+    fn, replicas, arguments, results = module.begin("xlakit_execute_replicas", I64, [PTR, PTR, PTR], external=True)
     free_run = fn.call("take_run", PTR, replicas)
     (run,) = fn.if_else(free_run.ne(fn.null()), lambda: (free_run,), lambda: (fn.call("make_run", PTR, replicas),))
     fn.return_if(run.eq(fn.null()), fn.i64(Status.OUT_OF_MEMORY))

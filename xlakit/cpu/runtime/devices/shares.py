@@ -61,14 +61,12 @@ def _emit_execute_device(module: Module) -> None:
         fn.call("xlakit_run_close", VOID, run)
     fn.ret(status)
 
-    fn = module.function("execute_device", I64, [PTR, I64])
-    run, device = fn.parameters
+    fn, run, device = module.begin("execute_device", I64, [PTR, I64])
     tables = [fn.load(PTR, RUN.at(fn, run, name)) for name in ("origins", "arguments", "results")]
     origin, arguments, results = (fn.load(PTR, fn.at(table, PTR, device)) for table in tables)
     fn.ret(fn.call("execute_member", I64, origin, arguments, results, run))
 
-    fn = module.function("run_fiber", VOID, [PTR])
-    (fiber,) = fn.parameters
+    fn, fiber = module.begin("run_fiber", VOID, [PTR])
     run = fn.load(PTR, FIBER.at(fn, fiber, "run"))
     status = fn.call("execute_device", I64, run, FIBER.load(fn, fiber, "ordinal"))
     FIBER.store(fn, fiber, "answer", status)
@@ -84,8 +82,7 @@ def _emit_end_device(module: Module) -> None:
     ``notify_python(ptr run, i64 device, i64 number, i64 ordinal) -> i64`` makes a host call for a device of the run. An
     exception that is set already stays set; the notice tells Python so, and the status is RAISED.
     """
-    fn = module.function("end_device", VOID, [PTR, I64, I64])
-    run, device, status = fn.parameters
+    fn, run, device, status = module.begin("end_device", VOID, [PTR, I64, I64])
     address = fn.at(fn.load(PTR, RUN.at(fn, run, "statuses")), I64, device)
     fn.atomic_store(status, address, "seq_cst")
     # Python sets "watched" before it reads the statuses: so it either sees this status, or is notified here.
@@ -122,8 +119,7 @@ def _emit_can_go(module: Module) -> None:
     ``share_is_stuck(ptr run, i64 worker) -> i1``: whether none of a share's fibers can continue, and for Python
     ``xlakit_share_sleep(ptr run, i64 worker, i64 nanoseconds)``: sleep while that is so.
     """
-    fn = module.function("can_go", I1, [PTR])
-    (fiber,) = fn.parameters
+    fn, fiber = module.begin("can_go", I1, [PTR])
     state = FIBER.load(fn, fiber, "state")
     fn.return_if(state.eq(FiberState.READY), fn.constant(I1, 1))
     fn.return_if(state.eq(FiberState.ENDED), fn.constant(I1, 0))
@@ -136,15 +132,13 @@ def _emit_can_go(module: Module) -> None:
     )
     fn.ret(~waits)
 
-    fn = module.function("share_is_stuck", I1, [PTR, I64])
-    run, worker = fn.parameters
+    fn, run, worker = module.begin("share_is_stuck", I1, [PTR, I64])
     first, last = first_of(fn, run, worker), first_of(fn, run, worker + 1)
     with fn.loop(first, last, carried=[fn.constant(I1, 1)]) as each:
         each.next(each.carried[0] & ~fn.call("can_go", I1, _fiber_of(fn, run, each.index)))
     fn.ret(each.results[0])
 
-    fn = module.function("xlakit_share_sleep", VOID, [PTR, I64, I64], external=True)
-    run, worker, nanoseconds = fn.parameters
+    fn, run, worker, nanoseconds = module.begin("xlakit_share_sleep", VOID, [PTR, I64, I64], external=True)
 
     def stuck() -> Value:
         return fn.call("share_is_stuck", I1, run, worker)
@@ -155,13 +149,11 @@ def _emit_can_go(module: Module) -> None:
 
 def _emit_fibers_of(module: Module) -> None:
     """``take_fibers(ptr run, i64 first, i64 last) -> i1``: a fiber for each device, all or none; ``give_fibers``."""
-    fn = module.function("give_fibers", VOID, [PTR, I64, I64])
-    run, first, last = fn.parameters
+    fn, run, first, last = module.begin("give_fibers", VOID, [PTR, I64, I64])
     with fn.loop(first, last) as each:
         fn.call("give_fiber", VOID, _fiber_of(fn, run, each.index))
 
-    fn = module.function("take_fibers", I1, [PTR, I64, I64])
-    run, first, last = fn.parameters
+    fn, run, first, last = module.begin("take_fibers", I1, [PTR, I64, I64])
     start = (first, fn.constant(I1, 1))
     with fn.while_(start, lambda iteration: (iteration.carried[0] < last) & iteration.carried[1]) as iteration:
         device = iteration.carried[0]
@@ -181,8 +173,7 @@ def _emit_fibers_of(module: Module) -> None:
 
 def _emit_idle(module: Module) -> None:
     """``idle(ptr run, i64 worker)``: called if no device of the share can continue; returns when one may."""
-    fn = module.function("idle", VOID, [PTR, I64])
-    run, worker = fn.parameters
+    fn, run, worker = module.begin("idle", VOID, [PTR, I64])
 
     def stuck() -> Value:
         return fn.call("share_is_stuck", I1, run, worker)
@@ -204,8 +195,7 @@ def _emit_take_turns(module: Module) -> None:
 
     Gives the number of fibers that have ended, and adds the number of fibers that were entered to the word ``entered``.
     """
-    fn = module.function("take_turns", I64, [PTR, I64, I64, PTR])
-    run, first, last, entered = fn.parameters
+    fn, run, first, last, entered = module.begin("take_turns", I64, [PTR, I64, I64, PTR])
     with fn.loop(first, last, carried=[fn.i64(0)]) as each:
         fiber = _fiber_of(fn, run, each.index)
 
@@ -228,8 +218,7 @@ def _emit_run_share(module: Module) -> None:
     ``run_alone_device(run, device)`` is for a share of one device, which needs no fiber; ``run_in_turn(run, worker)``
     gives each of several devices a fiber, and enters those that can continue until all have ended.
     """
-    fn = module.function("run_alone_device", VOID, [PTR, I64])
-    run, device = fn.parameters
+    fn, run, device = module.begin("run_alone_device", VOID, [PTR, I64])
     # The program may be called from a custom call of a program that is on a fiber.
     address = THREAD.at(fn, thread_state(fn), "fiber")
     outer = fn.load(PTR, address)
@@ -238,8 +227,7 @@ def _emit_run_share(module: Module) -> None:
     fn.store(outer, THREAD.at(fn, thread_state(fn), "fiber"))
     fn.call("end_device", VOID, run, device, status)
 
-    fn = module.function("run_in_turn", VOID, [PTR, I64])
-    run, worker = fn.parameters
+    fn, run, worker = module.begin("run_in_turn", VOID, [PTR, I64])
     first, last = first_of(fn, run, worker), first_of(fn, run, worker + 1)
     enough = fn.call("take_fibers", I1, run, first, last)
     with fn.if_(~enough, likely=False):
@@ -256,8 +244,7 @@ def _emit_run_share(module: Module) -> None:
         iteration.next(iteration.carried[0] - ended)
     fn.call("give_fibers", VOID, run, first, last)
 
-    fn = module.function("run_share", VOID, [PTR, I64])
-    run, worker = fn.parameters
+    fn, run, worker = module.begin("run_share", VOID, [PTR, I64])
     first, last = first_of(fn, run, worker), first_of(fn, run, worker + 1)
     is_alone = (last - first).eq(1)
     with fn.if_(is_alone):
