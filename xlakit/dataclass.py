@@ -4,8 +4,8 @@
 ``asdict`` are the standard ones. A subclass that has fields is made here, too.
 
 The standard one compiles the source of up to six methods for each class, which was the slowest part of importing a
-compiler that has hundreds of small classes. Here a method is compiled when it has been called some times, and most
-never are: the first objects of a class, and comparisons of them, take generic code.
+compiler that has hundreds of small classes. Here only ``__init__`` is compiled, when it has been called some times, and
+for most classes it never is: their first objects take generic code, as all other methods do.
 """
 
 from __future__ import annotations
@@ -69,20 +69,12 @@ def dataclass(
 def _made(cls: type[_T], *, frozen: bool, eq: bool, slots: bool, kw_only: bool) -> type[_T]:
     own = dict(vars(cls))
     members, fields = _with_fields(cls, own, kw_only=kw_only, slots=slots)
-    shown = [f.name for f in fields if f.repr]
     methods: dict[str, Any] = {
-        "__init__": _Later(
-            "__init__",
-            lambda cls: _initializer(cls, fields, frozen=frozen, slots=slots),
-            lambda cls: _generic_initializer(cls, fields, frozen=frozen, slots=slots),
-        ),
-        "__repr__": _Later("__repr__", lambda cls: _representation(cls, shown, frozen=frozen)),
+        "__init__": _Initializer(fields, frozen=frozen, slots=slots),
+        "__repr__": _representation([f.name for f in fields if f.repr], frozen=frozen),
     }
-    compared = [f.name for f in fields if f.compare]
     if eq:
-        methods["__eq__"] = _Later(
-            "__eq__", lambda cls: _equality(cls, compared), lambda _: _generic_equality(compared)
-        )
+        methods["__eq__"] = _equality([f.name for f in fields if f.compare])
     if frozen:
         methods["__setattr__"], methods["__delattr__"] = _refusals(frozenset([f.name for f in fields]))
         if slots:
@@ -91,9 +83,7 @@ def _made(cls: type[_T], *, frozen: bool, eq: bool, slots: bool, kw_only: bool) 
     has_hash = "__hash__" in own and not (own["__hash__"] is None and "__eq__" in own)
     if eq and not has_hash:
         hashed = [f.name for f in fields if (f.compare if f.hash is None else f.hash)]
-        members["__hash__"] = (
-            _Later("__hash__", lambda cls: _hash(cls, hashed), lambda _: _generic_hash(hashed)) if frozen else None
-        )
+        members["__hash__"] = _hash(hashed) if frozen else None
     if slots:
         return _with_slots(cls, members, fields)
     for name, member in members.items():
@@ -169,60 +159,32 @@ def _with_slots(cls: type[_T], given: dict[str, Any], fields: Sequence[_Made]) -
     return made
 
 
-class _Later:
-    """A method that is compiled when it is looked up, and then replaces this object in its class.
+class _Initializer:
+    """The ``__init__`` of a class: the generic one in the first calls; then it is compiled and replaces this object."""
 
-    Its first calls take the function that ``generic`` makes, if there is one.
-    """
-
-    def __init__(
-        self,
-        name: str,
-        compile: Callable[[type], Callable[..., Any]],
-        generic: Callable[[type], Callable[..., Any]] | None = None,
-    ) -> None:
-        self._name, self._compile, self._make_generic = name, compile, generic
+    def __init__(self, fields: Sequence[_Made], *, frozen: bool, slots: bool) -> None:
+        self._fields, self._frozen, self._slots = fields, frozen, slots
         self._method: Any = None
         self._generic: Any = None
         self._calls = 0
 
     def __get__(self, instance: object, owner: type) -> Any:
-        if instance is not None and self._make_generic is not None and self._calls < _GENERIC_CALLS:
+        # The class that has this method, which the owner may inherit. If another thread has replaced this object since
+        # the lookup began, no class has it any more.
+        declaring = next((cls for cls in owner.__mro__ if vars(cls).get("__init__") is self), None)
+        if instance is not None and self._calls < _GENERIC_CALLS and declaring is not None:
             self._calls += 1
             if self._generic is None:
-                declaring = self._declaring(owner)
-                self._generic = None if declaring is None else self._make_generic(declaring)
-            if self._generic is not None:
-                return MethodType(self._generic, instance)
-        declaring = self._declaring(owner)
+                self._generic = _generic_initializer(declaring, self._fields, frozen=self._frozen, slots=self._slots)
+            return MethodType(self._generic, instance)
         if declaring is not None:
-            self._method = self._compile(declaring)
-            setattr(declaring, self._name, self._method)
+            self._method = _compiled(declaring, self._fields, frozen=self._frozen, slots=self._slots)
+            declaring.__init__ = self._method
         return self._method.__get__(instance, owner)
 
-    def _declaring(self, owner: type) -> type | None:
-        """The class that has this method, which ``owner`` may inherit.
 
-        If another thread has replaced this object since the lookup began, no class has it any more.
-        """
-        return next((cls for cls in owner.__mro__ if vars(cls).get(self._name) is self), None)
-
-
-def _compiled(
-    cls: type, name: str, parameters: Sequence[str], body: Sequence[str], names: dict[str, Any]
-) -> Callable[..., Any]:
-    """A method of a class, compiled from source that can use the names of the class's module, and ``names``."""
-    lines = "".join(f"\n  {line}" for line in body or ["pass"])
-    source = f"def make({', '.join(names)}):\n def {name}({', '.join(parameters)}):{lines}\n return {name}"
-    found: dict[str, Any] = {}
-    module = sys.modules.get(cls.__module__)
-    exec(source, {} if module is None else vars(module), found)
-    method = found["make"](**names)
-    method.__qualname__ = f"{cls.__qualname__}.{name}"
-    return method
-
-
-def _initializer(cls: type, fields: Sequence[_Made], *, frozen: bool, slots: bool) -> Callable[..., Any]:
+def _compiled(cls: type, fields: Sequence[_Made], *, frozen: bool, slots: bool) -> Callable[..., Any]:
+    """The initializer, compiled from source that can use the names of the class's module."""
     names: dict[str, Any] = {"_set": object.__setattr__, "_not_given": _NOT_GIVEN}
     parameters: list[tuple[bool, str]] = []
     body: list[str] = []
@@ -249,13 +211,20 @@ def _initializer(cls: type, fields: Sequence[_Made], *, frozen: bool, slots: boo
         body.append("self.__post_init__()")
     by_place = [text for is_named, text in parameters if not is_named]
     named = [text for is_named, text in parameters if is_named]
-    method = _compiled(cls, "__init__", ["self", *by_place, *(["*", *named] if named else [])], body, names)
+    given = ", ".join(["self", *by_place, *(["*", *named] if named else [])])
+    lines = "".join(f"\n  {line}" for line in body or ["pass"])
+    source = f"def make({', '.join(names)}):\n def __init__({given}):{lines}\n return __init__"
+    found: dict[str, Any] = {}
+    module = sys.modules.get(cls.__module__)
+    exec(source, {} if module is None else vars(module), found)
+    method = found["make"](**names)
+    method.__qualname__ = f"{cls.__qualname__}.__init__"
     method.__annotations__ = {**{f.name: f.type for f in fields if f.init}, "return": None}
     return method
 
 
 def _generic_initializer(cls: type, fields: Sequence[_Made], *, frozen: bool, slots: bool) -> Callable[..., Any]:
-    """What :func:`_initializer` makes, without compiling it; other calls than correct ones are left to that one."""
+    """What :func:`_compiled` makes, without compiling it; other calls than correct ones are left to that one."""
     store = object.__setattr__ if frozen else setattr
     given = [f for f in fields if f.init]
     by_place = [f.name for f in given if not f.kw_only]
@@ -283,7 +252,7 @@ def _generic_initializer(cls: type, fields: Sequence[_Made], *, frozen: bool, sl
     return __init__
 
 
-def _generic_equality(compared: Sequence[str]) -> Callable[..., Any]:
+def _equality(compared: Sequence[str]) -> Callable[..., Any]:
     values = _values(compared)
 
     def __eq__(self: Any, other: object) -> Any:  # noqa: N807
@@ -292,7 +261,7 @@ def _generic_equality(compared: Sequence[str]) -> Callable[..., Any]:
     return __eq__
 
 
-def _generic_hash(hashed: Sequence[str]) -> Callable[..., Any]:
+def _hash(hashed: Sequence[str]) -> Callable[..., Any]:
     values = _values(hashed)
 
     def __hash__(self: Any) -> int:  # noqa: N807
@@ -303,33 +272,18 @@ def _generic_hash(hashed: Sequence[str]) -> Callable[..., Any]:
 
 def _values(names: Sequence[str]) -> Callable[[Any], tuple[Any, ...]]:
     """A function that gives the attributes of an object as a tuple."""
-    if len(names) > 1:
-        return attrgetter(*names)
-    return lambda instance: tuple([getattr(instance, name) for name in names])
+    if not names:
+        return lambda _: ()
+    get = attrgetter(*names)
+    return get if len(names) > 1 else lambda instance: (get(instance),)
 
 
-def _equality(cls: type, compared: Sequence[str]) -> Callable[..., Any]:
-    body = [
-        "if other.__class__ is self.__class__:",
-        f" return {_tuple('self', compared)} == {_tuple('other', compared)}",
-        "return NotImplemented",
-    ]
-    return _compiled(cls, "__eq__", ["self", "other"], body, {})
+def _representation(shown: Sequence[str], *, frozen: bool) -> Callable[..., Any]:
+    def __repr__(self: Any) -> str:  # noqa: N807
+        return f"{type(self).__qualname__}({', '.join(f'{name}={getattr(self, name)!r}' for name in shown)})"
 
-
-def _hash(cls: type, hashed: Sequence[str]) -> Callable[..., Any]:
-    return _compiled(cls, "__hash__", ["self"], [f"return hash({_tuple('self', hashed)})"], {})
-
-
-def _tuple(owner: str, names: Sequence[str]) -> str:
-    return "(" + "".join(f"{owner}.{name}, " for name in names) + ")"
-
-
-def _representation(cls: type, shown: Sequence[str], *, frozen: bool) -> Callable[..., Any]:
-    values = ", ".join(f"{name}={{self.{name}!r}}" for name in shown)
-    method = _compiled(cls, "__repr__", ["self"], [f'return f"{{self.__class__.__qualname__}}({values})"'], {})
     # The fields of a frozen object were made before it, and cannot contain it; other objects may contain themselves.
-    return method if frozen else reprlib.recursive_repr()(method)
+    return __repr__ if frozen else reprlib.recursive_repr()(__repr__)
 
 
 def _refusals(names: frozenset[str]) -> tuple[Callable[..., Any], Callable[..., Any]]:
