@@ -10,33 +10,27 @@ The split moves by an all-to-all: each member sends its part once, instead of to
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-from xlakit.ir.instruction import Instruction
 from xlakit.passes.spmd.pieces.local import splits_of
-from xlakit.passes.spmd.pieces.pieces import Pieces
 from xlakit.passes.spmd.shardings.factors import Factors, factors_of
-from xlakit.passes.spmd.shardings.scopes import Scope
-from xlakit.passes.spmd.shardings.tilings import Split, Tiling, is_proper, parts
+from xlakit.passes.spmd.shardings.tilings import Split, is_proper, parts
 from xlakit.passes.spmd.shardings.values import Piece, Value
+from xlakit.passes.spmd.split_dimensions.splitter import Splitter
 
 
-def resplit(
-    pieces: Pieces, old: Instruction, given: Sequence[Piece], scope: Scope, hint: Tiling | None
-) -> Value | None:
+def resplit(s: Splitter) -> Value | None:
     """An operation whose largest split operand is resplit along other dimensions; None if no dimension is free."""
-    rule = factors_of(old)
-    if rule is None or old.op.has_side_effect:
+    rule, given = factors_of(s.old), s.given
+    if rule is None or s.old.op.has_side_effect:
         return None
-    split = [n for n, piece in enumerate(given) if piece.scope == scope and any(piece.tiling)]
+    split = [n for n, piece in enumerate(given) if piece.scope == s.scope and any(piece.tiling)]
     largest = max(split, key=lambda n: given[n].shape.byte_size, default=None)
     if largest is None or given[largest].unreduced is not None:
         return None
     first = _moved(rule, largest, given[largest])
     if not first:
         return None
-    tilings, _ = pieces.tilings_for(old, rule, given, scope, hint=hint, first=first)
-    return pieces.in_parts(old, given, scope, rule, splits_of(rule, tilings))
+    tilings, _ = s.tilings(rule, first)
+    return s.pieces.in_parts(s.old, given, s.scope, rule, splits_of(rule, tilings))
 
 
 def _moved(rule: Factors, operand: int, piece: Piece) -> dict[int, Split]:

@@ -8,31 +8,29 @@ from xlakit.dataclass import dataclass
 from xlakit.ir.instruction import Instruction
 from xlakit.ops.elementwise.select import Select
 from xlakit.ops.movement import Concatenate
-from xlakit.passes.spmd.pieces.pieces import Pieces
 from xlakit.passes.spmd.shardings.factors import Factors, factors_of
 from xlakit.passes.spmd.shardings.scopes import Scope
 from xlakit.passes.spmd.shardings.tilings import Split, Tiling, parts, unequal_dims
 from xlakit.passes.spmd.shardings.values import Piece
 from xlakit.passes.spmd.split_dimensions.halo import Block, Halo, Ranges, traffic
-from xlakit.passes.spmd.split_dimensions.windows import RANGES, finished, lengths, parts_known, with_factors
+from xlakit.passes.spmd.split_dimensions.splitter import Splitter, parts_known
+from xlakit.passes.spmd.split_dimensions.windows import RANGES, lengths, with_factors
 
 
-def concatenate(
-    pieces: Pieces, old: Instruction, given: Sequence[Piece], scope: Scope, hint: Tiling | None
-) -> Piece | None:
+def concatenate(s: Splitter) -> Piece | None:
     """A concatenation, with the split of its largest split operand; None if gathering is cheaper."""
-    along, rule = old.op_as(Concatenate).dimension, factors_of(old)
-    sources = [_source(piece, along, scope) for piece in given]
-    split, factors, first = _splits(old, [piece for piece, _ in sources], scope, along, rule)
+    old, along, rule = s.old, s.old.op_as(Concatenate).dimension, factors_of(s.old)
+    sources = [_source(piece, along, s.scope) for piece in s.given]
+    split, factors, first = _splits(old, [piece for piece, _ in sources], s.scope, along, rule)
     if split is None or factors is None:
         return None
-    operands, (tiling,) = pieces.tilings_for(old, factors, given, scope, hint=hint, first=first)
+    operands, (tiling,) = s.tilings(factors, first)
     joined = _joined(old, sources, operands, along, parts(split))
     if not _is_cheaper(joined, along):
         return None
-    make = pieces.make
-    halos = [Halo(make, scope, one.tiling, along, split, one.size) for one in joined]
-    values = [pieces.at(one.piece, one.tiling, scope) for one in joined]
+    make = s.make
+    halos = [s.halo(one.tiling, along, split, one.size) for one in joined]
+    values = [s.at(one.piece, one.tiling) for one in joined]
     received = _exchanged(joined, halos, values)
     made: list[Instruction] = []
     end = old.shape.dimensions[along]
@@ -44,7 +42,7 @@ def concatenate(
             new = make.add(Select(), halo.along(is_before, new), new, made[-1])
         made.append(new)
         end -= one.taken
-    return finished(pieces, old, given, scope, hint, (tiling, made[-1]))
+    return s.finished(tiling, made[-1])
 
 
 def _splits(

@@ -28,16 +28,15 @@ from xlakit.passes.spmd.split_dimensions import (
     selections,
     windows,
 )
+from xlakit.passes.spmd.split_dimensions.splitter import Splitter
 
-# Called with an operation and its operands; gives None if it does not apply, or if gathering is cheaper.
-_Rule = Callable[[Pieces, Instruction, Sequence[Piece], Scope, Tiling | None], Value | None]
+# Gives None if it does not apply, or if gathering is cheaper.
+_Rule = Callable[[Splitter], Value | None]
 
 
-def _convolution(
-    pieces: Pieces, old: Instruction, given: Sequence[Piece], scope: Scope, hint: Tiling | None
-) -> Value | None:
-    found = kernel_gradients.convolution(pieces, old, given, scope, hint)
-    return products.product(pieces, old, given, scope, hint) if found is None else found
+def _convolution(s: Splitter) -> Value | None:
+    found = kernel_gradients.convolution(s)
+    return products.product(s) if found is None else found
 
 
 _RULES: Final[dict[str, _Rule]] = {
@@ -71,9 +70,10 @@ def along_split_dimensions(
     given = [v for v in operands if isinstance(v, Piece)]
     if len(given) != len(operands) or any(p.shape.is_dynamic for p in given if p.shape.is_array):
         return None
-    found = None if function is None else function(pieces, old, given, scope, hint)
+    splitter = Splitter(pieces, old, given, scope, hint)
+    found = None if function is None else function(splitter)
     if found is None and isinstance(old.op, _RESPLIT):
-        found = all_to_all.resplit(pieces, old, given, scope, hint)
+        found = all_to_all.resplit(splitter)
     return found
 
 

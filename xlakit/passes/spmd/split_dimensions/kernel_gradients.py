@@ -21,21 +21,18 @@ from xlakit.ir.instruction import Instruction
 from xlakit.ops.convolution import Convolution
 from xlakit.ops.elementwise.binary import Add
 from xlakit.passes.spmd.pieces.local import local_convolution, splits_of
-from xlakit.passes.spmd.pieces.pieces import Pieces
 from xlakit.passes.spmd.shardings.factors import Factors, factors_of
-from xlakit.passes.spmd.shardings.scopes import Scope
 from xlakit.passes.spmd.shardings.tilings import Split, Tiling, joint_split, local_sizes, parts, teams_over
 from xlakit.passes.spmd.shardings.values import Piece
-from xlakit.passes.spmd.split_dimensions.halo import Halo, Ranges, traffic
-from xlakit.passes.spmd.split_dimensions.windows import RANGES, dilated, parts_known, windowed, with_factors
+from xlakit.passes.spmd.split_dimensions.halo import Ranges, traffic
+from xlakit.passes.spmd.split_dimensions.splitter import Splitter
+from xlakit.passes.spmd.split_dimensions.windows import RANGES, dilated, windowed, with_factors
 
 
-def convolution(
-    pieces: Pieces, old: Instruction, given: Sequence[Piece], scope: Scope, hint: Tiling | None
-) -> Piece | None:
+def convolution(s: Splitter) -> Piece | None:
     """A convolution of an image or a kernel that is split along spatial dimensions."""
-    found = _by_kernel(pieces, old, given, scope, hint)
-    return windowed(pieces, old, given, scope, hint) if found is None else found
+    found = _by_kernel(s)
+    return windowed(s) if found is None else found
 
 
 @dataclass(frozen=True)
@@ -53,14 +50,12 @@ class _Dimension:
     window: WindowDimension
 
 
-def _by_kernel(
-    pieces: Pieces, old: Instruction, given: Sequence[Piece], scope: Scope, hint: Tiling | None
-) -> Piece | None:
-    rule = factors_of(old)
+def _by_kernel(s: Splitter) -> Piece | None:
+    old, given, rule = s.old, s.given, factors_of(s.old)
     is_reversed = old.op_as(Convolution).convolution_kind is ConvolutionKind.CONVOLUTION_KIND_DGRAD
     if rule is None or is_reversed or old.shape.element_type is PrimitiveType.PRED or not old.shape.num_elements:
         return None
-    along = _dimensions(old, given, scope)
+    along = _dimensions(s)
     if not along:
         return None
     operands = (
@@ -68,39 +63,37 @@ def _by_kernel(
         with_factors(rule.operands[1], {d.kernel: d.number for d in along}),
     )
     factors = Factors(operands, rule.results, rule.summed, rule.groups)
-    tilings, (tiling,) = pieces.tilings_for(
-        old, factors, given, scope, hint=hint, first={RANGES + d.number: d.split for d in along}
-    )
+    tilings, (tiling,) = s.tilings(factors, {RANGES + d.number: d.split for d in along})
     if not _is_cheaper(old, given, tilings, tiling, along):
         return None
-    image, kernel = (pieces.at(piece, own, scope) for piece, own in zip(given, tilings, strict=True))
+    image, kernel = s.local(tilings)
     for dim in along:
         size = given[0].shape.dimensions[dim.image]
-        halo = Halo(pieces.make, scope, tilings[0], dim.image, dim.split, size)
-        image = halo.fetched(image, dim.ranges, pieces.make.zeros(image.shape.element_type))
+        halo = s.halo(tilings[0], dim.image, dim.split, size)
+        image = halo.fetched(image, dim.ranges, s.make.zeros(image.shape.element_type))
     op = local_convolution(old.op_as(Convolution), *tilings)
     windows = {d.number: d.window for d in along}
     window = Window(tuple(windows.get(n, own) for n, own in enumerate(op.window.dimensions)))
     shape = old.shape.with_dimensions(local_sizes(tiling, old.shape.dimensions))
-    made = pieces.make.like(old, dataclasses.replace(op, window=window), [image, kernel], shape)
-    numbers = joint_split([d.split for d in along], scope.size)
+    made = s.make.like(old, dataclasses.replace(op, window=window), [image, kernel], shape)
+    numbers = joint_split([d.split for d in along], s.scope.size)
     splits = splits_of(factors, tilings)
     for split in [splits[f] for f in rule.summed if f in splits]:
-        made = pieces.make.all_reduce(made, Add(), scope.groups(teams_over(split, (*tiling, numbers))))
-    return Piece(made, tiling, scope, old.shape, unreduced=numbers)
+        made = s.make.all_reduce(made, Add(), s.scope.groups(teams_over(split, (*tiling, numbers))))
+    return Piece(made, tiling, s.scope, old.shape, unreduced=numbers)
 
 
-def _dimensions(old: Instruction, given: Sequence[Piece], scope: Scope) -> list[_Dimension]:
+def _dimensions(s: Splitter) -> list[_Dimension]:
     """The spatial dimensions along which the kernel is in equal parts, and the image has the same split or none."""
-    op = old.op_as(Convolution)
-    labels, (image, kernel) = op.dim_labels, (parts_known(piece, scope) for piece in given)
+    op, (image, kernel) = s.old.op_as(Convolution), s.known()
+    labels = op.dim_labels
     found: list[_Dimension] = []
     for number, window in enumerate(op.window.dimensions):
         source, own = labels.input_spatial_dimensions[number], labels.kernel_spatial_dimensions[number]
         split = kernel[own]
         if split is None or window.size % parts(split) or window.window_reversal or image[source] not in (None, split):
             continue
-        reading = _reading(old.shape.dimensions[labels.output_spatial_dimensions[number]], window, parts(split))
+        reading = _reading(s.old.shape.dimensions[labels.output_spatial_dimensions[number]], window, parts(split))
         if reading is not None:
             found.append(_Dimension(number, source, own, split, *reading))
     return found

@@ -28,9 +28,7 @@ from xlakit.passes.dynamic.padded_reductions import identity_of, last_in_total_o
 from xlakit.passes.dynamic.padded_values import Padder
 from xlakit.passes.spmd.pieces.emit import Emitter
 from xlakit.passes.spmd.pieces.local import splits_of
-from xlakit.passes.spmd.pieces.pieces import Pieces
 from xlakit.passes.spmd.shardings.factors import Factors, can_be_in_parts, factors_of
-from xlakit.passes.spmd.shardings.scopes import Scope
 from xlakit.passes.spmd.shardings.tilings import (
     Split,
     Tiling,
@@ -41,18 +39,19 @@ from xlakit.passes.spmd.shardings.tilings import (
 )
 from xlakit.passes.spmd.shardings.values import Piece, Value, leaf_shapes
 from xlakit.passes.spmd.split_dimensions.halo import Halo
-from xlakit.passes.spmd.split_dimensions.windows import RANGES, lengths, parts_known, with_factors
+from xlakit.passes.spmd.split_dimensions.splitter import Splitter
+from xlakit.passes.spmd.split_dimensions.windows import RANGES, lengths, with_factors
 
 
-def reduce(pieces: Pieces, old: Instruction, given: Sequence[Piece], scope: Scope, hint: Tiling | None) -> Value | None:
+def reduce(s: Splitter) -> Value | None:
     """A reduction over unequal parts, or by a reducer without identity; None if gathering is cheaper."""
-    found = _of_unequal_parts(pieces, old, given, scope)
-    return _in_stages(pieces, old, given, scope, hint) if found is None else found
+    found = _of_unequal_parts(s)
+    return _in_stages(s) if found is None else found
 
 
-def _of_unequal_parts(pieces: Pieces, old: Instruction, given: Sequence[Piece], scope: Scope) -> Piece | None:
-    op, rule, array = old.op_as(Reduce), factors_of(old), given[0]
-    if rule is None or len(given) != 2 or array.unequal is None or array.scope != scope:
+def _of_unequal_parts(s: Splitter) -> Piece | None:
+    old, op, rule, array = s.old, s.old.op_as(Reduce), factors_of(s.old), s.given[0]
+    if rule is None or len(s.given) != 2 or array.unequal is None or array.scope != s.scope:
         return None
     kind = old.shape.element_type
     tiling, made = array.unequal
@@ -65,11 +64,11 @@ def _of_unequal_parts(pieces: Pieces, old: Instruction, given: Sequence[Piece], 
     # A sum over n members sends 2 (n - 1) / n of the result, a gather n - 1 parts.
     if 2 * result >= part * math.prod(parts(tiling[d]) for d in odd):
         return None
-    identity = pieces.make.constant(np.asarray(identity_of(op.to_apply, kind)))
+    identity = s.make.constant(np.asarray(identity_of(op.to_apply, kind)))
     for d in odd:
-        made = Halo(pieces.make, scope, tiling, d, split_at(tiling, d), sizes[d]).padding_filled(made, identity)
-    filled = Piece(made, tiling, scope, array.shape)
-    value = pieces.in_parts(old, [filled, given[1]], scope, rule, splits_of(rule, [tiling, ()]))
+        made = s.halo(tiling, d, split_at(tiling, d), sizes[d]).padding_filled(made, identity)
+    filled = Piece(made, tiling, s.scope, array.shape)
+    value = s.pieces.in_parts(old, [filled, s.given[1]], s.scope, rule, splits_of(rule, [tiling, ()]))
     return value if isinstance(value, Piece) else None
 
 
@@ -91,22 +90,20 @@ class _Stages:
     may_repeat: bool
 
 
-def _in_stages(
-    pieces: Pieces, old: Instruction, given: Sequence[Piece], scope: Scope, hint: Tiling | None
-) -> Value | None:
-    stages = _stages(pieces, old, given, scope, hint)
+def _in_stages(s: Splitter) -> Value | None:
+    stages = _stages(s)
     if stages is None:
         return None
-    count, sizes = len(given) // 2, given[0].shape.dimensions
-    make, d, op = pieces.make, stages.dimension, old.op_as(Reduce)
-    local = [pieces.at(piece, own, scope) for piece, own in zip(given, stages.tilings, strict=True)]
+    old, count, sizes = s.old, len(s.given) // 2, s.given[0].shape.dimensions
+    make, d, op = s.make, stages.dimension, old.op_as(Reduce)
+    local = s.local(stages.tilings)
     arrays, inits = local[:count], local[count:]
-    halos = [Halo(make, scope, own, d, stages.split, sizes[d]) for own in stages.tilings[:count]]
+    halos = [s.halo(own, d, stages.split, sizes[d]) for own in stages.tilings[:count]]
     odd = sizes[d] % parts(stages.split) != 0
     if stages.may_repeat:
         if odd:
             arrays = [halo.padding_filled(array, init) for halo, array, init in zip(halos, arrays, inits, strict=True)]
-        start = _start_of_positions(make, old, stages, scope, sizes)
+        start = _start_of_positions(s, stages)
         if start is not None:
             # Positions from 0 in each part, for which argmax has a kernel; the part's start is added to the result.
             arrays[1] = make.iota(arrays[1].shape, d)
@@ -122,30 +119,29 @@ def _in_stages(
         )[:count]
     gathered = [_gathered(halos[0], one) for one in found]
     made = make.add(Reduce(dimensions=(0,), to_apply=op.to_apply), *gathered, *inits)
-    return pieces.unbundle(made, old.shape, iter(stages.results), scope)
+    return s.pieces.unbundle(made, old.shape, iter(stages.results), s.scope)
 
 
-def _stages(
-    pieces: Pieces, old: Instruction, given: Sequence[Piece], scope: Scope, hint: Tiling | None
-) -> _Stages | None:
+def _stages(s: Splitter) -> _Stages | None:
     """The stages of a reduction along the first dimension that it reduces, so that elements keep their order.
 
     None if that dimension is not split, or if gathering is cheaper.
     """
-    op, rule, count, sizes = old.op_as(Reduce), factors_of(old), len(given) // 2, given[0].shape.dimensions
+    old, given, op, rule = s.old, s.given, s.old.op_as(Reduce), factors_of(s.old)
+    count, sizes = len(given) // 2, given[0].shape.dimensions
     kinds = [leaf.element_type for leaf in leaf_shapes(old.shape)]
     is_plain = kinds * 2 == [piece.shape.element_type for piece in given] and op.to_apply.is_pointwise
     reduced = [d for d in sorted(op.dimensions) if sizes[d] != 1]
     if rule is None or rule.summed or not is_plain or not reduced:
         return None
     d = reduced[0]
-    known = [parts_known(piece, scope) for piece in given[:count]]
+    known = s.known()[:count]
     split = next((tiling[d] for tiling in known if tiling[d] is not None), None)
     if split is None:
         return None
     operands = [with_factors(dims, {d: d}) for dims in rule.operands[:count]]
     factors = Factors((*operands, *rule.operands[count:]), rule.results)
-    tilings, results = pieces.tilings_for(old, factors, given, scope, hint=hint, first={RANGES + d: split})
+    tilings, results = s.tilings(factors, {RANGES + d: split})
     part = math.prod(local_sizes(tilings[0], sizes))
     result = math.prod(local_sizes(results[0], leaf_shapes(old.shape)[0].dimensions))
     sent = sum(kind.bit_width for kind in kinds) * result
@@ -154,19 +150,17 @@ def _stages(
     return _Stages(d, split, tilings, results, _may_repeat(op, old.operands[count:]))
 
 
-def _start_of_positions(
-    make: Emitter, old: Instruction, stages: _Stages, scope: Scope, sizes: Sequence[int]
-) -> Instruction | None:
+def _start_of_positions(s: Splitter, stages: _Stages) -> Instruction | None:
     """The start of this member's part, if the second operand is the positions along the split dimension; else None."""
-    positions, kind = old.operands[1], old.operands[1].shape.element_type
+    positions, kind, sizes = s.old.operands[1], s.old.operands[1].shape.element_type, s.given[0].shape.dimensions
     if not _are_positions(positions, stages.dimension):
         return None
     if kind not in (PrimitiveType.S32, PrimitiveType.U32, PrimitiveType.S64) or sizes[stages.dimension] >= 1 << 31:
         return None
-    if uniform(old.operands[3]) != 0:
+    if uniform(s.old.operands[3]) != 0:
         return None
     part = local_sizes(stages.tilings[1], sizes)[stages.dimension]
-    return make.convert(make.number([n * part for n in stages.split], scope), kind)
+    return s.make.convert(s.make.number([n * part for n in stages.split], s.scope), kind)
 
 
 def _are_positions(array: Instruction, dimension: int) -> bool:
@@ -201,11 +195,11 @@ def _gathered(halo: Halo, found: Instruction) -> Instruction:
     return make.slice(rows, [SliceDimension(0, size if d else full) for d, size in enumerate(rows.shape.dimensions)])
 
 
-def top_k(pieces: Pieces, old: Instruction, given: Sequence[Piece], scope: Scope, hint: Tiling | None) -> Value | None:
+def top_k(s: Splitter) -> Value | None:
     """The first k elements along a split dimension; None if gathering the array is cheaper."""
-    (array,), op, rule = given, old.op_as(TopK), factors_of(old)
+    old, (array,), op, rule = s.old, s.given, s.old.op_as(TopK), factors_of(s.old)
     kind, sizes, d = array.shape.element_type, array.shape.dimensions, array.shape.rank - 1
-    known = parts_known(array, scope)
+    (known,) = s.known()
     split, length = known[d], local_sizes(known, sizes)[d]
     taken = min(op.k, length)
     last = last_in_total_order(kind, greatest=not op.largest)
@@ -214,16 +208,16 @@ def top_k(pieces: Pieces, old: Instruction, given: Sequence[Piece], scope: Scope
     if taken * (kind.bit_width + PrimitiveType.S32.bit_width) >= length * kind.bit_width:
         return None
     factors = Factors((with_factors(rule.operands[0], {d: d}),), rule.results)
-    (tiling,), results = pieces.tilings_for(old, factors, given, scope, hint=hint, first={RANGES + d: split})
-    make, halo = pieces.make, Halo(pieces.make, scope, tiling, d, split, sizes[d])
-    value = pieces.at(array, tiling, scope)
+    (tiling,), results = s.tilings(factors, {RANGES + d: split})
+    make, halo = s.make, s.halo(tiling, d, split, sizes[d])
+    value = s.at(array, tiling)
     if sizes[d] % parts(split) and last is not None:
         # Elements after the end of the dimension come last, also among equal ones.
         value = halo.padding_filled(value, make.constant(last))
     local = dataclasses.replace(op, k=taken)
     made = make.add(local, value, like=old)
     places = make.element(made, 1)
-    start = make.number([part * length for part in split], scope)
+    start = make.number([part * length for part in split], s.scope)
     places = make.apply("add", places, make.broadcast(start, places.shape.dimensions))
     candidates, places = (make.all_gather(one, d, halo.groups) for one in (make.element(made, 0), places))
     first = make.like(
@@ -233,7 +227,7 @@ def top_k(pieces: Pieces, old: Instruction, given: Sequence[Piece], scope: Scope
         old.shape.with_leaves(lambda s: s.with_dimensions((*candidates.shape.dimensions[:-1], op.k))),
     )
     found = make.tuple(make.element(first, 0), _taken(make, places, make.element(first, 1)))
-    return pieces.unbundle(found, old.shape, iter(results), scope)
+    return s.pieces.unbundle(found, old.shape, iter(results), s.scope)
 
 
 def _taken(make: Emitter, rows: Instruction, numbers: Instruction) -> Instruction:

@@ -11,7 +11,6 @@ those of the parts before its own, and the initial value::
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
 
 import numpy as np
 
@@ -25,22 +24,19 @@ from xlakit.ops.elementwise.select import Select
 from xlakit.ops.reduction import Reduce
 from xlakit.ops.windows import ReduceWindow
 from xlakit.passes.dynamic.padded_reductions import identity_of
-from xlakit.passes.spmd.pieces.pieces import Pieces
 from xlakit.passes.spmd.shardings.factors import can_be_in_parts, factors_of
-from xlakit.passes.spmd.shardings.scopes import Scope
-from xlakit.passes.spmd.shardings.tilings import Tiling, local_sizes, parts, unequal_dims
+from xlakit.passes.spmd.shardings.tilings import local_sizes, parts, unequal_dims
 from xlakit.passes.spmd.shardings.values import Piece
 from xlakit.passes.spmd.split_dimensions.halo import Halo
 from xlakit.passes.spmd.split_dimensions.selections import combiner
-from xlakit.passes.spmd.split_dimensions.windows import RANGES, finished, parts_known, windowed, with_ranges
+from xlakit.passes.spmd.split_dimensions.splitter import Splitter
+from xlakit.passes.spmd.split_dimensions.windows import RANGES, windowed, with_ranges
 
 
-def reduce_window(
-    pieces: Pieces, old: Instruction, given: Sequence[Piece], scope: Scope, hint: Tiling | None
-) -> Piece | None:
+def reduce_window(s: Splitter) -> Piece | None:
     """A scan, or another reduction of moving windows."""
-    found = _running(pieces, old, given, scope, hint)
-    return windowed(pieces, old, given, scope, hint) if found is None else found
+    found = _running(s)
+    return windowed(s) if found is None else found
 
 
 @dataclass(frozen=True)
@@ -67,25 +63,22 @@ def _scan_of(old: Instruction) -> _Scan | None:
     return None
 
 
-def _running(
-    pieces: Pieces, old: Instruction, given: Sequence[Piece], scope: Scope, hint: Tiling | None
-) -> Piece | None:
-    scan, rule = _scan_of(old), factors_of(old)
+def _running(s: Splitter) -> Piece | None:
+    old, scan, rule = s.old, _scan_of(s.old), factors_of(s.old)
     if scan is None or rule is None or old.shape.num_elements == 0:
         return None
     op = old.op_as(ReduceWindow)
-    known, sizes = parts_known(given[0], scope), old.shape.dimensions
+    known, sizes = s.known()[0], old.shape.dimensions
     split, length = known[scan.dimension], local_sizes(known, sizes)[scan.dimension]
     if split is None or length < 2:
         return None
     odd = unequal_dims(known, sizes)
     first = {RANGES + d: own for d in {scan.dimension, *odd} if (own := known[d]) is not None}
     factors = with_ranges(rule, [(factor - RANGES, factor - RANGES) for factor in first])
-    operands, (tiling,) = pieces.tilings_for(old, factors, given, scope, hint=hint, first=first)
-    value = pieces.at(given[0], operands[0], scope)
-    make = pieces.make
+    operands, (tiling,) = s.tilings(factors, first)
+    value, make = s.at(s.given[0], operands[0]), s.make
     identity = make.constant(np.asarray(identity_of(op.to_apply, old.shape.element_type)))
-    halo = Halo(make, scope, tiling, scan.dimension, split, sizes[scan.dimension])
+    halo = s.halo(tiling, scan.dimension, split, sizes[scan.dimension])
     if scan.back and scan.dimension in odd:
         # A scan from the end reads the elements after the end of the dimension first, so they must be the identity.
         value = halo.padding_filled(value, identity)
@@ -94,8 +87,8 @@ def _running(
     windows[scan.dimension] = WindowDimension(length, padding_low=low, padding_high=high)
     local = dataclasses.replace(op, window=Window(tuple(windows)))
     made = make.like(old, local, [value, identity], value.shape)
-    before = _before(halo, old, made, scan, (identity, pieces.at(given[1], (), scope)))
-    return finished(pieces, old, given, scope, hint, (tiling, make.add(combiner(op.to_apply), before, made)))
+    before = _before(halo, old, made, scan, (identity, s.at(s.given[1], ())))
+    return s.finished(tiling, make.add(combiner(op.to_apply), before, made))
 
 
 def _before(

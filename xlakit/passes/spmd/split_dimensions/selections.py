@@ -27,13 +27,12 @@ from xlakit.ops.movement import Pad
 from xlakit.ops.reduction import Reduce, reducer_op
 from xlakit.ops.windows import SelectAndScatter
 from xlakit.passes.dynamic.padded_reductions import identity_of
-from xlakit.passes.spmd.pieces.pieces import Pieces
 from xlakit.passes.spmd.shardings.factors import Factors, can_be_in_parts, factors_of
-from xlakit.passes.spmd.shardings.scopes import Scope
 from xlakit.passes.spmd.shardings.tilings import Split, Tiling, parts, unequal_dims
 from xlakit.passes.spmd.shardings.values import Piece
 from xlakit.passes.spmd.split_dimensions.halo import Halo, Ranges, traffic
-from xlakit.passes.spmd.split_dimensions.windows import RANGES, finished, parts_known, with_factors
+from xlakit.passes.spmd.split_dimensions.splitter import Splitter
+from xlakit.passes.spmd.split_dimensions.windows import RANGES, with_factors
 
 
 @dataclass(frozen=True)
@@ -107,34 +106,32 @@ def combiner(computation: Computation) -> Op:
     return op
 
 
-def select_and_scatter(
-    pieces: Pieces, old: Instruction, given: Sequence[Piece], scope: Scope, hint: Tiling | None
-) -> Piece | None:
+def select_and_scatter(s: Splitter) -> Piece | None:
     """A select-and-scatter whose array is split along windows; None if gathering is cheaper."""
-    op, rule, kind = old.op_as(SelectAndScatter), factors_of(old), old.shape.element_type
+    old, given, op, rule = s.old, s.given, s.old.op_as(SelectAndScatter), factors_of(s.old)
+    kind = old.shape.element_type
     one_type = all(o.shape.element_type is kind for o in old.operands)
     if rule is None or not one_type or not can_be_in_parts(op.scatter, kind) or 0 in old.operands[1].shape.dimensions:
         return None
-    known = parts_known(given[0], scope)
+    known, sources, _ = s.known()
     along = _dimensions(old, given[0], known, rule)
     if not along:
         return None
     by_number = {d.number: d for d in along}
-    sources = parts_known(given[1], scope)
     dims = with_factors(rule.operands[0], {n: n for n in by_number})
     other = with_factors(rule.operands[1], {n: n for n, d in by_number.items() if sources[n] == d.split})
     first = {RANGES + dim.number: dim.split for dim in along}
     factors = Factors((dims, other, ()), (dims,))
-    tilings, (tiling,) = pieces.tilings_for(old, factors, given, scope, hint=hint, first=first)
+    tilings, (tiling,) = s.tilings(factors, first)
     if not _is_cheaper(given, tilings, along):
         return None
-    array, source, init = (pieces.at(piece, own, scope) for piece, own in zip(given, tilings, strict=True))
-    nothing = pieces.make.constant(np.asarray(identity_of(op.scatter, kind)))
+    array, source, init = s.local(tilings)
+    nothing = s.make.constant(np.asarray(identity_of(op.scatter, kind)))
     windows = list(op.window.dimensions)
     edges: list[_Edges] = []
     for dim in along:
         halos = [
-            Halo(pieces.make, scope, own, dim.number, dim.split, piece.shape.dimensions[dim.number])
+            s.halo(own, dim.number, dim.split, piece.shape.dimensions[dim.number])
             for piece, own in zip(given[:2], tilings, strict=False)
         ]
         array = halos[0].fetched(array, dim.array, None)
@@ -145,15 +142,15 @@ def select_and_scatter(
         array = one.copied(array)
     local = dataclasses.replace(op, window=Window(tuple(windows)))
     if any(one.before or one.behind for one in edges):
-        made = pieces.make.like(old, local, [array, source, nothing], array.shape)
+        made = s.make.like(old, local, [array, source, nothing], array.shape)
         for one in edges:
             made = one.given_back(made, op.scatter, nothing)
-        made = pieces.make.add(combiner(op.scatter), pieces.make.broadcast(init, made.shape.dimensions), made)
+        made = s.make.add(combiner(op.scatter), s.make.broadcast(init, made.shape.dimensions), made)
     else:
-        made = pieces.make.like(old, local, [array, source, init], array.shape)
+        made = s.make.like(old, local, [array, source, init], array.shape)
     padding = [by_number[d].padding if d in by_number else PaddingDimension() for d in range(old.shape.rank)]
-    made = pieces.make.add(Pad(padding=tuple(padding)), made, init)
-    return finished(pieces, old, given, scope, hint, (tiling, made))
+    made = s.make.add(Pad(padding=tuple(padding)), made, init)
+    return s.finished(tiling, made)
 
 
 def _dimensions(old: Instruction, piece: Piece, known: Tiling, rule: Factors) -> list[_Dimension]:

@@ -25,10 +25,8 @@ from xlakit.ops.movement import Pad, Reverse, Slice
 from xlakit.ops.windows import ReduceWindow
 from xlakit.passes.dynamic.padded_reductions import identity_of
 from xlakit.passes.spmd.pieces.local import local_op, local_slice, mirrored, splits_of
-from xlakit.passes.spmd.pieces.pieces import Pieces
 from xlakit.passes.spmd.pieces.reshard import resharded
 from xlakit.passes.spmd.shardings.factors import Dims, Factors, can_be_in_parts, factors_of
-from xlakit.passes.spmd.shardings.scopes import Scope
 from xlakit.passes.spmd.shardings.tilings import (
     Split,
     Tiling,
@@ -37,12 +35,12 @@ from xlakit.passes.spmd.shardings.tilings import (
     parts,
     teams_over,
     unequal_dims,
-    whole,
     with_split,
 )
-from xlakit.passes.spmd.shardings.values import Piece, array_of
+from xlakit.passes.spmd.shardings.values import Piece
 from xlakit.passes.spmd.split_dimensions.halo import Halo, Ranges, traffic
 from xlakit.passes.spmd.split_dimensions.rows import can_be_added
+from xlakit.passes.spmd.split_dimensions.splitter import Splitter
 
 # The factors of dimensions that are split by ranges come after those of the rule.
 RANGES: Final = 2_000
@@ -74,13 +72,6 @@ class Dimension:
     target: int
     split: Split
     reading: Reading
-
-
-def parts_known(piece: Piece, scope: Scope) -> Tiling:
-    """The tiling of a value (or of its partial sums) in a scope; that of its unequal parts if it has such."""
-    if piece.scope == scope and piece.unequal is not None:
-        return piece.unequal[0]
-    return piece.tiling if piece.scope == scope else whole(len(piece.tiling))
 
 
 # -- ranges that parts read ----------------------------------------------------------------------------
@@ -176,43 +167,41 @@ def under_window(size: int, window: WindowDimension, count: int) -> Reading | No
 # -- the operation of a part -----------------------------------------------------------------------------
 
 
-def windowed(
-    pieces: Pieces, old: Instruction, given: Sequence[Piece], scope: Scope, hint: Tiling | None
-) -> Piece | None:
+def windowed(s: Splitter) -> Piece | None:
     """An operation whose parts read ranges of its first operand; None if it is not split so."""
-    rule = factors_of(old)
+    old, given, scope, rule = s.old, s.given, s.scope, factors_of(s.old)
     if rule is None or old.shape.is_tuple or 0 in (*old.operands[0].shape.dimensions, *old.shape.dimensions):
         return None
-    along = _dimensions(old, given[0], scope, rule)
+    along = _dimensions(s, rule)
     if not along:
         return None
     factors = with_ranges(rule, [(dim.source, dim.target) for dim in along])
     first = {RANGES + dim.source: dim.split for dim in along}
-    operands, (tiling,) = pieces.tilings_for(old, factors, given, scope, hint=hint, first=first)
+    operands, (tiling,) = s.tilings(factors, first)
     sizes = given[0].shape.dimensions
     moved = traffic(sizes, operands[0], [(dim.source, dim.reading.ranges) for dim in along])
     if moved is None or moved[0] >= moved[1]:
         return None
-    local = [pieces.at(piece, own, scope) for piece, own in zip(given, operands, strict=True)]
-    fill = _outside(pieces, old, local) if any(dim.reading.seen for dim in along) else None
+    local = s.local(operands)
+    fill = _outside(s, local) if any(dim.reading.seen for dim in along) else None
     for dim in along:
-        halo = Halo(pieces.make, scope, operands[0], dim.source, dim.split, sizes[dim.source])
+        halo = s.halo(operands[0], dim.source, dim.split, sizes[dim.source])
         local[0] = halo.fetched(local[0], dim.reading.ranges, fill if dim.reading.seen else None)
     op = _of_part(local_op(old, operands, [tiling]), {dim.target: dim.reading.attribute for dim in along})
     shape = old.shape.with_dimensions(local_sizes(tiling, old.shape.dimensions))
-    made = local[0] if isinstance(op, Slice) and shape == local[0].shape else pieces.make.like(old, op, local, shape)
+    made = local[0] if isinstance(op, Slice) and shape == local[0].shape else s.make.like(old, op, local, shape)
     if isinstance(op, Reverse):
         # Reversing each part alone leaves the parts of evenly split dimensions in the opposite order.
         now = mirrored(tiling, set(op.dimensions) - {dim.target for dim in along})
-        made = resharded(pieces.make, made, now, tiling, scope)
+        made = resharded(s.make, made, now, tiling, scope)
     splits = splits_of(factors, operands)
     summed = next((splits[f] for f in rule.summed if f in splits), None)
     if summed is not None and not divides(tiling, old.shape.dimensions):
-        made, summed = pieces.make.all_reduce(made, Add(), scope.groups(teams_over(summed, tiling))), None
+        made, summed = s.make.all_reduce(made, Add(), scope.groups(teams_over(summed, tiling))), None
     if isinstance(op, Slice) and len(along) == 1 and _is_sum_cheaper(old, tiling, along[0]):
-        halo = Halo(pieces.make, scope, operands[0], along[0].source, along[0].split, sizes[along[0].source])
-        return _added_up(pieces, old, halo, pieces.at(given[0], operands[0], scope), (tiling, made))
-    found = finished(pieces, old, given, scope, hint, (tiling, made))
+        halo = s.halo(operands[0], along[0].source, along[0].split, sizes[along[0].source])
+        return _added_up(s, halo, s.at(given[0], operands[0]), (tiling, made))
+    found = s.finished(tiling, made)
     if summed is not None:
         found.unreduced = summed
     return found
@@ -225,30 +214,28 @@ def _is_sum_cheaper(old: Instruction, tiling: Tiling, along: Dimension) -> bool:
     return is_odd and can_be_added(old.shape) and 2 * size < -(-size // count) * count
 
 
-def _added_up(
-    pieces: Pieces, old: Instruction, halo: Halo, value: Instruction, made: tuple[Tiling, Instruction]
-) -> Piece:
+def _added_up(s: Splitter, halo: Halo, value: Instruction, made: tuple[Tiling, Instruction]) -> Piece:
     """A slice as partial sums: each member has the elements of its own part, and -0 elsewhere."""
-    along = halo.dimension
+    old, along = s.old, halo.dimension
     own = old.op_as(Slice).slice[along]
     length = (old.shape.dimensions[along] - 1) * own.stride + 1
     placed = halo.as_summand(value, own.start, length)
     op = local_slice(old.op_as(Slice), made[0])
     ranges = _changed(op.slice, {along: SliceDimension(0, length, own.stride)})
     tiling = with_split(made[0], along, None)
-    return Piece(pieces.make.slice(placed, ranges), tiling, halo.scope, old.shape, unreduced=halo.split, unequal=made)
+    return Piece(s.make.slice(placed, ranges), tiling, halo.scope, old.shape, unreduced=halo.split, unequal=made)
 
 
-def _dimensions(old: Instruction, piece: Piece, scope: Scope, rule: Factors) -> list[Dimension]:
+def _dimensions(s: Splitter, rule: Factors) -> list[Dimension]:
     """The split dimensions of the first operand along which the result is split by ranges."""
     found: list[Dimension] = []
-    tiling = parts_known(piece, scope)
-    odd = unequal_dims(tiling, piece.shape.dimensions)
-    for source, target in _pairs(old):
+    tiling = s.known()[0]
+    odd = unequal_dims(tiling, s.given[0].shape.dimensions)
+    for source, target in _pairs(s.old):
         split = tiling[source]
         if split is None or (rule.operands[0][source] is not None and source not in odd):
             continue
-        reading = _READS[old.opcode](old, target, parts(split))
+        reading = _READS[s.old.opcode](s.old, target, parts(split))
         if reading is not None:
             found.append(Dimension(source, target, split, reading))
     return found
@@ -275,12 +262,12 @@ def with_factors(dims: Dims, numbers: Mapping[int, int]) -> Dims:
     return tuple(RANGES + numbers[d] if d in numbers else factor for d, factor in enumerate(dims))
 
 
-def _outside(pieces: Pieces, old: Instruction, local: Sequence[Instruction]) -> Instruction:
+def _outside(s: Splitter, local: Sequence[Instruction]) -> Instruction:
     """The value of elements outside of the operand."""
-    kind = old.operands[0].shape.element_type
+    old, kind = s.old, s.old.operands[0].shape.element_type
     if isinstance(old.op, ReduceWindow):
-        return pieces.make.constant(np.asarray(identity_of(old.op.to_apply, kind)))
-    return local[1] if isinstance(old.op, Pad) else pieces.make.zeros(kind)
+        return s.make.constant(np.asarray(identity_of(old.op.to_apply, kind)))
+    return local[1] if isinstance(old.op, Pad) else s.make.zeros(kind)
 
 
 def _of_part(op: Op, attributes: dict[int, object]) -> Op:
@@ -300,29 +287,6 @@ def _of_part(op: Op, attributes: dict[int, object]) -> Op:
 
 def _changed(known: tuple[T, ...], attributes: dict[int, object]) -> tuple[T, ...]:
     return tuple(cast("T", attributes.get(d, own)) for d, own in enumerate(known))
-
-
-def finished(
-    pieces: Pieces,
-    old: Instruction,
-    given: Sequence[Piece],
-    scope: Scope,
-    hint: Tiling | None,
-    made: tuple[Tiling, Instruction],
-) -> Piece:
-    """The result of an operation, given its part in a tiling.
-
-    If the tiling has unequal parts, the value itself is gathered from them, or computed from the operands if these are
-    smaller; the parts are kept beside it.
-    """
-    tiling, part = made
-    if divides(tiling, old.shape.dimensions):
-        return Piece(part, tiling, scope, old.shape)
-    if old.shape.num_elements <= sum(p.shape.num_elements for p in given if p.shape.rank):
-        return pieces.evened(part, tiling, old.shape, scope)
-    value = array_of(pieces.apply(old, given, scope, None, hint))
-    value.unequal = made
-    return value
 
 
 _READS: Final[dict[str, _Reads]] = {
