@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ctypes
 from enum import IntEnum
-from typing import Final
+from typing import Any, Final
 
 from xlakit.data.primitive import PrimitiveType as P
 
@@ -18,6 +18,12 @@ MINOR: Final = 3
 _WORD = ctypes.c_size_t
 _POINTER = ctypes.c_void_p
 _ENUM = ctypes.c_int32
+_NUMBER = ctypes.c_int64
+
+
+def _extensible(**fields: Any) -> list[tuple[str, Any]]:
+    """The fields of a structure that begins with its size and the address of its extensions."""
+    return [("struct_size", _WORD), ("extension_start", _POINTER), *fields.items()]
 
 
 class Stage(IntEnum):
@@ -74,54 +80,26 @@ class Array(ctypes.Structure):
 class Buffer(ctypes.Structure):
     """An operand or a result."""
 
-    _fields_ = (
-        ("struct_size", _WORD),
-        ("extension_start", _POINTER),
-        ("dtype", _ENUM),
-        ("data", _POINTER),
-        ("rank", ctypes.c_int64),
-        ("dims", _POINTER),
-    )
+    _fields_ = _extensible(dtype=_ENUM, data=_POINTER, rank=_NUMBER, dims=_POINTER)
 
 
 class Buffers(ctypes.Structure):
     """The operands (``XLA_FFI_Args``) or the results (``XLA_FFI_Rets``) of a call."""
 
-    _fields_ = (
-        ("struct_size", _WORD),
-        ("extension_start", _POINTER),
-        ("size", ctypes.c_int64),
-        ("types", _POINTER),
-        ("buffers", _POINTER),
-    )
+    _fields_ = _extensible(size=_NUMBER, types=_POINTER, buffers=_POINTER)
 
 
 class Attributes(ctypes.Structure):
     """The attributes of a call, in the order of their names."""
 
-    _fields_ = (
-        ("struct_size", _WORD),
-        ("extension_start", _POINTER),
-        ("size", ctypes.c_int64),
-        ("types", _POINTER),
-        ("names", _POINTER),
-        ("attrs", _POINTER),
-    )
+    _fields_ = _extensible(size=_NUMBER, types=_POINTER, names=_POINTER, attrs=_POINTER)
 
 
 class CallFrame(ctypes.Structure):
     """The single argument of a handler: operands, results, attributes and the context."""
 
-    _fields_ = (
-        ("struct_size", _WORD),
-        ("extension_start", _POINTER),
-        ("api", _POINTER),
-        ("ctx", _POINTER),
-        ("stage", _ENUM),
-        ("args", Buffers),
-        ("rets", Buffers),
-        ("attrs", Attributes),
-        ("future", _POINTER),
+    _fields_ = _extensible(
+        api=_POINTER, ctx=_POINTER, stage=_ENUM, args=Buffers, rets=Buffers, attrs=Attributes, future=_POINTER
     )
 
 
@@ -132,12 +110,7 @@ CALL_FRAME_BYTES: Final = CallFrame.future.offset
 class ApiVersion(ctypes.Structure):
     """A version of the interface."""
 
-    _fields_ = (
-        ("struct_size", _WORD),
-        ("extension_start", _POINTER),
-        ("major", ctypes.c_int32),
-        ("minor", ctypes.c_int32),
-    )
+    _fields_ = _extensible(major=_ENUM, minor=_ENUM)
 
 
 class Metadata(ctypes.Structure):
@@ -147,7 +120,7 @@ class Metadata(ctypes.Structure):
         ("struct_size", _WORD),
         ("api_version", ApiVersion),
         ("traits", ctypes.c_uint32),
-        ("state_type_id", ctypes.c_int64),
+        ("state_type_id", _NUMBER),
     )
 
 
@@ -165,7 +138,7 @@ class MetadataExtension(ctypes.Structure):
 class TypeInfo(ctypes.Structure):
     """How objects of a registered type are freed."""
 
-    _fields_ = (("struct_size", _WORD), ("extension_start", _POINTER), ("deleter", _POINTER))
+    _fields_ = _extensible(deleter=_POINTER)
 
 
 class Context(ctypes.Structure):
@@ -175,4 +148,4 @@ class Context(ctypes.Structure):
     :mod:`xlakit.execution.calls.ffi.interface`, 0 where the call has no states.
     """
 
-    _fields_ = (("ordinal", ctypes.c_int64), ("states", ctypes.c_int64))
+    _fields_ = (("ordinal", _NUMBER), ("states", _NUMBER))
