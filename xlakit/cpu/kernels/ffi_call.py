@@ -32,8 +32,7 @@ def emit_ffi_call(module: Module, instruction: Instruction) -> Function:
     """
     op = instruction.op_as(CustomCall)
     handler = module.declare(c_symbol(op.custom_call_target), PTR, [PTR])
-    fn = module.function("ffi_call", PTR, [PTR, I64])
-    table, ordinal = fn.parameters
+    fn, table, ordinal = module.begin("ffi_call", PTR, [PTR, I64])
     operands = [shape for operand in instruction.operands for shape in _leaves(operand.shape)]
     results = _leaves(instruction.shape)
     arrays = [shape for shape in (*operands, *results) if shape.is_array]

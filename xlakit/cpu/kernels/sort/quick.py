@@ -203,8 +203,7 @@ def _compressed(fn: Function, x: Value, chosen: Value) -> Value:
 
 def _write_network(fn: Function, order: Order) -> Function:
     """``void(ptr records)``: sort WINDOW records."""
-    network = fn.module.function("sort_window", VOID, [PTR], attributes=[NO_INLINE])
-    (records,) = network.parameters
+    network, records = fn.module.begin("sort_window", VOID, [PTR], attributes=[NO_INLINE])
     type, lanes = order.type, order.lanes
     wide = vector(type, lanes)
     places = [network.at(records, wide, n) for n in range(WINDOW // lanes)]

@@ -134,8 +134,7 @@ class RecordSorter:
 
     def _write_sort(self, exceptions: bool) -> Function:
         """``ptr(ptr source, ptr first, ptr second, i64 count)``, for records of several keys."""
-        fn = self.module.function("sort_records", PTR, [PTR, PTR, PTR, I64], attributes=[NO_INLINE])
-        *buffers, count = fn.parameters
+        fn, *buffers, count = self.module.begin("sort_records", PTR, [PTR, PTR, PTR, I64], attributes=[NO_INLINE])
         fn.return_if(count < 2, buffers[0])
         digits = [(self._mover(key, exceptions), shift) for key, shift in self.record.digits]
         fn.ret(sort_by_digits(fn, digits, buffers, count, lambda by, *given: common.call(fn, by, *given)))

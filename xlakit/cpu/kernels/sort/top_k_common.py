@@ -89,8 +89,7 @@ class RowKeys:
 
     def insert_function(self, fn: Function) -> Function:
         """``void(ptr records, i64 count, record)``: insert a record into a sorted list of ``count``."""
-        insert = fn.module.function("insert", VOID, [PTR, I64, self.type])
-        records, count, record = insert.parameters
+        insert, records, count, record = fn.module.begin("insert", VOID, [PTR, I64, self.type])
 
         def behind(position: Value) -> Value:
             before = insert.select(position > 0, position - 1, position)
