@@ -4,9 +4,10 @@ A base dilation divides the places of a window into phases (``xlakit/cpu/kernels
 product of its own: of other sizes, with other taps, and with positions or features as its rows. Elements of few bits
 may be converted once in a copy. Programs here have what chooses between these: phases of different sizes, about as many
 features as a phase has positions, operands and results in any order of dimensions, groups of features and of a batch,
-both dilations, windows that reach into padding or past it, and results of a wider type. Every second one is compiled
-with knobs and vectors drawn at random, as in :mod:`fuzz.forced`. Three quarters of them multiply whole numbers, whose
-sums are exact in any order: their results must be the same to the bit. The exit status is 1 where one differs.
+groups of so few features that several share a vector, both dilations, windows that reach into padding or past it, and
+results of a wider type. Every second one is compiled with knobs and vectors drawn at random, as in :mod:`fuzz.forced`.
+Three quarters of them multiply whole numbers, whose sums are exact in any order: their results must be the same to the
+bit. The exit status is 1 where one differs.
 """
 
 from __future__ import annotations
@@ -45,10 +46,10 @@ class _Groups:
     count: int
 
 
-def _dimension(draft: Draft, most: int) -> WindowDimension:
+def _dimension(draft: Draft, most: int, *, has_phases: bool = True) -> WindowDimension:
     """A spatial dimension: mostly dilated, with a number of places that its phases do not divide."""
     base, size = draft.pick([draft.integer(1, 5), draft.integer(2, most)]), draft.pick([1, 2, 3, 3, 4, 5, 7])
-    base_dilation, window_dilation = draft.pick([1, 2, 2, 3, 3, 4]), draft.pick([1, 1, 1, 2, 3])
+    base_dilation, window_dilation = draft.pick([1, 2, 2, 3, 3, 4]) if has_phases else 1, draft.pick([1, 1, 1, 2, 3])
     stride = draft.pick([1, 1, 1, 2, 3])
     extent = (size - 1) * window_dilation + 1
     low, high = (draft.pick([0, size // 2, extent - 1, draft.integer(-1, extent + 1)]) for _ in range(2))
@@ -93,27 +94,33 @@ def program(seed: int, number: int) -> Program:
 
 def _drawn(draft: Draft) -> Program | None:
     """A program; None where it would be too large."""
-    rank = draft.pick([1, 1, 2, 2, 2, 3])
-    dims = [_dimension(draft, 40 if rank == 1 else 12) for _ in range(rank)]
+    # Groups of few features share vectors, where they are side by side.
+    is_narrow = draft.chance(0.12)
+    rank = draft.pick([2, 2, 3] if is_narrow else [1, 1, 2, 2, 2, 3])
+    dims = [_dimension(draft, 40 if rank == 1 else 12, has_phases=not is_narrow) for _ in range(rank)]
     groups = _Groups(draft.pick(["", "", "", "feature", "batch"]), draft.integer(2, 4))
     inputs, batch = draft.pick([1, draft.integer(1, 4), draft.integer(3, 40)]), draft.integer(1, 4)
     # Rows are positions or features, whichever fills vectors better: where both are about as many, each phase chooses.
     near = max(1, _places_of_a_phase(dims[-1]))
     outputs = draft.pick([near, near, near, draft.integer(1, 6), draft.integer(5, 70)])
     # Each feature may be a convolution by itself; kernels of their own have features side by side.
-    is_depthwise = draft.chance(0.12)
+    is_depthwise = not is_narrow and draft.chance(0.12)
+    if is_narrow:
+        groups, inputs = _Groups("feature", draft.pick([2, 4, 8, 16])), draft.pick([1, 2, 3, 4, 6, 8, 16])
+        outputs = draft.pick([1, 2, 4, 4, 8, 8])
     if is_depthwise:
         groups, inputs, outputs = _Groups("feature", draft.integer(2, 70)), 1, 1
     count = groups.count if groups.of else 1
     places = math.prod(d.output for d in dims)
     if batch * count * outputs * inputs * places * math.prod(d.size for d in dims) > _MOST:
         return None
-    kind = draft.pick(draft.pick([_FLOATS, _FLOATS, _FLOATS, _INTEGERS, _OTHERS]))
+    kind = draft.pick(_OTHERS if is_narrow else draft.pick([_FLOATS, _FLOATS, _FLOATS, _INTEGERS, _OTHERS]))
     result = draft.pick(_WIDER[kind]) if kind in _WIDER and draft.chance(0.5) else kind
     spatial = "012"[:rank]
     of_images, of_kernels = f"bf{spatial}", f"io{spatial}"
     apart = [f"b{spatial}f"]
-    left_order = _order(draft, of_images, apart if is_depthwise else [f"bf{spatial}", f"bf{spatial}", *apart])
+    is_apart = is_depthwise or is_narrow
+    left_order = _order(draft, of_images, apart if is_apart else [f"bf{spatial}", f"bf{spatial}", *apart])
     out_order = left_order if draft.chance(0.6) else _order(draft, of_images, [f"bf{spatial}", *apart])
     of_depthwise, others = [f"{spatial}io"], [f"{spatial}io", f"oi{spatial}", f"io{spatial}"]
     right_order = _order(draft, of_kernels, of_depthwise if is_depthwise else others)

@@ -19,7 +19,7 @@ def _plans(seed, count):
 
 
 def test_the_ways_that_dilated_convolutions_take_are_common():
-    seen = list(_plans(7, 150))
+    seen = list(_plans(7, 180))
     phases = [plan for _, plan in seen if len(plan.products) > 1]
     converted = [plan for plan in phases if plan.converted is not None]
     # The kernel is the right operand where positions are the rows.
@@ -29,6 +29,8 @@ def test_the_ways_that_dilated_convolutions_take_are_common():
     assert len(both) > 2
     assert sum(op.feature_group_count > 1 for op, _ in seen) > 15
     assert sum(op.batch_group_count > 1 for op, _ in seen) > 15
+    shared = [plan for _, plan in seen if any(product.interleaved > 1 for product, _ in plan.products)]
+    assert len(shared) > 3
 
 
 def test_dilated_convolutions_agree():

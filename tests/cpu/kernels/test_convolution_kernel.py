@@ -8,6 +8,7 @@ from cpu.kernels.product_running import close, dirty, random_array, run
 import xlakit as xla
 from xlakit.cpu.declined import DeclinedError
 from xlakit.cpu.kernels.conv.convolution import emit_convolution, plan_convolution
+from xlakit.cpu.kernels.gemm.engine import choose_engine
 from xlakit.cpu.llvm import Module
 from xlakit.ir.attributes import ConvolutionDimensionNumbers, Window, WindowDimension
 from xlakit.ir.enums import ConvolutionKind
@@ -155,9 +156,40 @@ def test_groups():
     check(NHWC, (6, 7, 7, 4), (3, 3, 4, 15), SAME, batch_group_count=3)
 
 
+@pytest.mark.parametrize("kind", [P.F32, P.F64, P.S32])
+def test_groups_that_share_a_register(kind):
+    lanes = choose_engine(kind, kind, kind).lanes
+    if lanes < 4:
+        pytest.skip("two groups of one feature fill a register")
+    both = [{"padding_low": 1, "padding_high": 2, "stride": 2}, {"padding_high": 1, "window_dilation": 2}]
+    for features, window in ((lanes // 2, SAME), (lanes // 4, None), (lanes // 2, both)):
+        together = lanes // features
+        for inputs, groups in ((8, 2 * together), (6, together), (3, 4 * together)):
+            sizes = (3, 9, 12, inputs * groups), (3, 3, inputs, features * groups)
+            plan = check(NHWC, *sizes, window, (kind,) * 3, "positions", feature_group_count=groups)
+            ((product, blocking),) = plan.products
+            assert product.interleaved == together and product.lines is not None and not plan.scratch_bytes
+            assert blocking.engine.interleaved == together
+    # Features of a group that do not divide a register, groups that do not fill one, images with features first.
+    for labels, *sizes, groups in (
+        (NHWC, (2, 9, 9, 12), (3, 3, 3, 4 * (lanes // 2 + 1)), 4),
+        (NHWC, (2, 9, 9, 9), (3, 3, 3, 3 * lanes // 2), 3),
+        (NCHW, (2, 12, 9, 9), (4 * (lanes // 2), 3, 3, 3), 4),
+    ):
+        plan = check(labels, *sizes, SAME, (kind,) * 3, feature_group_count=groups)
+        assert {product.interleaved for product, _ in plan.products} == {1}
+
+
+def test_groups_that_share_a_register_are_read_in_several_tasks():
+    plan = check(NHWC, (8, 40, 40, 64), (3, 3, 8, 64), SAME, feature_group_count=8)
+    ((product, blocking),) = plan.products
+    assert blocking.row_tasks > 1
+    assert product.lines is None or product.lines.chunk < product.sizes[0]
+
+
 def test_groups_that_share_lines_of_the_cache():
     # Apart where the input is written out with zeros around it; one after another for some rows at a time where not.
-    plan = check(NHWC, (2, 20, 31, 64), (3, 3, 8, 64), SAME, feature_group_count=8)
+    plan = check(NHWC, (2, 20, 31, 64), (3, 3, 8, 96), SAME, feature_group_count=8)
     assert plan.padded.groups == 8
     assert plan.products[0][1].row_tasks > 1
     plan = check(NHWC, (1, 30, 30, 64), (3, 2, 4, 48), feature_group_count=16)

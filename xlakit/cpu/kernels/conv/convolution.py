@@ -16,10 +16,12 @@ from xlakit import machine
 from xlakit.cpu.declined import DeclinedError
 from xlakit.cpu.kernels.conv.depthwise import depthwise_tasks, emit_depthwise, is_depthwise
 from xlakit.cpu.kernels.conv.geometry import Axis, Geometry, Step, convolution_geometry
+from xlakit.cpu.kernels.conv.grouped import GroupLines, groups_of_register
 from xlakit.cpu.kernels.conv.pad import ImageLines, Padded, emit_pad, padded_dimensions, scratch_bytes
 from xlakit.cpu.kernels.gemm.blocking import Blocking, plan_gemm, task_count
 from xlakit.cpu.kernels.gemm.driver import emit_gemm
 from xlakit.cpu.kernels.gemm.engine import Engine, choose_engine, stored_as_packed
+from xlakit.cpu.kernels.gemm.operands import Direction
 from xlakit.cpu.kernels.gemm.product import Dims, Lines, Product, make_product, merged
 from xlakit.cpu.llvm import Function, Module
 from xlakit.cpu.scalars.memory import is_narrow
@@ -88,6 +90,9 @@ def plan_convolution(op: Convolution, lhs: Shape, rhs: Shape, result: Shape) -> 
     if is_depthwise(geometry):
         return ConvolutionPlan("depthwise", geometry, None, (), cost)
     engine = choose_engine(*geometry.kinds)
+    together = _several_groups(op, lhs, geometry, engine)
+    if together is not None:
+        return together
     padded = _padded(op, lhs, geometry, engine)
     image = _image(op, geometry, padded)
     kind, products = "positions", []
@@ -95,7 +100,7 @@ def plan_convolution(op: Convolution, lhs: Shape, rhs: Shape, result: Shape) -> 
         kind, product = _product(image, axes, padded)
         blocking = plan_gemm(product)
         if kind == "positions" and len(image.phases) == 1 and padded is not None:
-            lines = _lines(op, image, axes, padded, blocking)
+            lines = _lines(op, image, axes, padded, blocking) if padded.line >= 2 and image.groups.size == 1 else None
             product = replace(product, lines=lines, arrays=(_INPUT if lines else _SCRATCH, _KERNEL, _RESULT))
         products.append((product, blocking))
     converted = _converted(rhs, geometry, products, padded)
@@ -123,12 +128,7 @@ def _check(op: Convolution, lhs: Shape, rhs: Shape, result: Shape) -> None:
 
 def _padded(op: Convolution, lhs: Shape, geometry: Geometry, engine: Engine) -> Padded | None:
     """The padded copy of the input, converted too if that would be repeated; None if neither is needed."""
-    around: dict[int, tuple[int, int, int]] = {}
-    for k, dimension in enumerate(op.dim_labels.input_spatial_dimensions):
-        low = max((axes[k].low for axes in geometry.phases), default=0)
-        high = max((axes[k].high for axes in geometry.phases), default=0)
-        if low or high or geometry.holes[k]:
-            around[dimension] = low, high, geometry.holes[k]
+    around = _around(op, geometry)
     source = geometry.kinds[0]
     kind = source
     converts = engine.parts == 1 and is_narrow(source) and not stored_as_packed(engine, source)
@@ -148,6 +148,17 @@ def _padded(op: Convolution, lhs: Shape, geometry: Geometry, engine: Engine) -> 
         # Each group becomes contiguous, and is read in whole cache lines.
         padded = replace(padded, groups=groups)
     return padded
+
+
+def _around(op: Convolution, geometry: Geometry) -> dict[int, tuple[int, int, int]]:
+    """The zeros before, after and between the elements of the dimensions of the input that have any."""
+    around: dict[int, tuple[int, int, int]] = {}
+    for k, dimension in enumerate(op.dim_labels.input_spatial_dimensions):
+        low = max((axes[k].low for axes in geometry.phases), default=0)
+        high = max((axes[k].high for axes in geometry.phases), default=0)
+        if low or high or geometry.holes[k]:
+            around[dimension] = low, high, geometry.holes[k]
+    return around
 
 
 def _packed_kind(engine: Engine) -> PrimitiveType:
@@ -196,9 +207,6 @@ def _product(image: Geometry, axes: Sequence[Axis], padded: Padded | None) -> tu
         time = _relative_time(across[0], image) + (across[1] != 1) * strided_store
         by_features = time < _relative_time(image.features.size, image) + (image.features.output != 1) * strided_store
     array = _SCRATCH if padded is not None else _INPUT
-    first_input = sum(a.shift * a.input for a in axes)
-    first_kernel = sum(a.first_kernel for a in axes)
-    first_output = sum(a.first_output for a in axes)
     # Windows overlap, so packing would duplicate elements.
     overlap = math.prod(a.taps for a in axes) > 1
     if by_features and across is not None:
@@ -206,21 +214,54 @@ def _product(image: Geometry, axes: Sequence[Axis], padded: Padded | None) -> tu
         lhs, rhs = product.lhs, product.rhs
         product = replace(
             product,
-            lhs=replace(lhs, first=first_kernel),
-            rhs=replace(rhs, first=first_input, in_place=overlap),
-            first=first_output,
+            lhs=replace(lhs, first=sum(a.first_kernel for a in axes)),
+            rhs=replace(rhs, first=sum(a.shift * a.input for a in axes), in_place=overlap),
+            first=sum(a.first_output for a in axes),
             arrays=(_KERNEL, array, _RESULT),
         )
         return "features", product
-    product = _positions_as_rows(image, axes, along)
-    product = replace(
+    return "positions", _with_firsts(_positions_as_rows(image, axes, along), axes, overlap=overlap, array=array)
+
+
+def _several_groups(op: Convolution, lhs: Shape, geometry: Geometry, engine: Engine) -> ConvolutionPlan | None:
+    """The plan with several groups in a register; None if they are not, or if threads cannot copy lines of them."""
+    count = groups_of_register(geometry, engine)
+    if count == 1 or not geometry.products or lhs.rank < 4:
+        return None
+    kind, _, result = geometry.kinds
+    groups, inputs, features = geometry.groups, geometry.inputs, geometry.features
+    parts, of_part = groups.size // count, inputs.size * count
+    low, high, holes = padded_dimensions(lhs.dimensions, _around(op, geometry))
+    padded = Padded(kind, kind, lhs.dimensions, low, high, holes, engine, result, groups=parts)
+    image = _image(op, geometry, padded)
+    image = replace(
+        image,
+        # Lines are copied for each part; all are at the same place.
+        groups=Step(parts, 0, groups.kernel * count, groups.output * count),
+        inputs=replace(inputs, input=count),
+        features=replace(features, size=features.size * count),
+    )
+    (axes,) = image.phases
+    product = replace(_positions_as_rows(image, axes, _along(image, axes)), interleaved=count)
+    product = _with_firsts(product, axes, overlap=True)
+    blocking = plan_gemm(product)
+    lines = _lines(op, image, axes, padded, blocking)
+    if lines is None:
+        return None
+    writer, batches = GroupLines(padded, count), Direction(((parts, of_part),) if parts > 1 else ())
+    product = replace(product, lines=replace(lines, writer=writer, batches=batches))
+    return ConvolutionPlan("positions", geometry, padded, ((product, blocking),), geometry.products)
+
+
+def _with_firsts(product: Product, axes: Sequence[Axis], *, overlap: bool, array: int = _INPUT) -> Product:
+    """A product with positions as rows, from its first elements on."""
+    return replace(
         product,
-        lhs=replace(product.lhs, first=first_input, in_place=overlap),
-        rhs=replace(product.rhs, first=first_kernel),
-        first=first_output,
+        lhs=replace(product.lhs, first=sum(a.shift * a.input for a in axes), in_place=overlap),
+        rhs=replace(product.rhs, first=sum(a.first_kernel for a in axes)),
+        first=sum(a.first_output for a in axes),
         arrays=(array, _KERNEL, _RESULT),
     )
-    return "positions", product
 
 
 def _lines(op: Convolution, image: Geometry, axes: Sequence[Axis], padded: Padded, blocking: Blocking) -> Lines | None:
@@ -232,8 +273,6 @@ def _lines(op: Convolution, image: Geometry, axes: Sequence[Axis], padded: Padde
         # Rows are images, their lines, and so on; a line consists of whole parts that are written at a time.
         list(order) != sorted(order)
         or outputs != sorted(outputs, reverse=True)
-        or padded.line < 2
-        or image.groups.size != 1
         or any(padded.holes)
         or not all(a.taps and a.outputs for a in axes)
     ):
@@ -248,13 +287,14 @@ def _lines(op: Convolution, image: Geometry, axes: Sequence[Axis], padded: Padde
         low=axis.shift + min(0, span),
         reach=abs(span) + 1,
         image=padded.padded[1],
-        elements=math.prod(padded.padded[2:]),
+        elements=math.prod(padded.padded[2:]) // padded.groups,
         chunk=blocking.mc,
     )
     room = _LINES_BYTES.value // (lines.elements * padded.kind.byte_width)
     rows = image.batch.size * lines.steps * lines.rows
-    # As many rows as fit, in whole blocks.
-    chunk = min((room - lines.reach) // lines.stride * lines.rows, rows + blocking.mc - 1) // blocking.mc * blocking.mc
+    # As many rows as fit, in whole blocks, and no more than a task has.
+    most = min(rows, blocking.task_rows) + blocking.mc - 1
+    chunk = min((room - lines.reach) // lines.stride * lines.rows, most) // blocking.mc * blocking.mc
     while chunk > 0 and replace(lines, chunk=chunk).most > room:
         chunk -= blocking.mc
     lines = replace(lines, chunk=chunk)

@@ -163,7 +163,7 @@ def _write_line(fn: Function, padded: Padded, source: Value, into: Value, line: 
     parts = 2 if padded.kind.is_complex else 1
     type = memory_type(padded.kind)
     start = fn.at(into, type, line * (length * parts))
-    inside, offset = _source_line(fn, padded, line)
+    inside, offset = source_line(fn, padded, line, d)
     row_bytes = inner * parts * type.bytes
     if padded.holes[d] or not padded.sizes[d]:
         fn.fill(start, 0, length * parts * type.bytes)
@@ -198,7 +198,7 @@ def _write_groups(fn: Function, padded: Padded, source: Value, into: Value, line
     each = every // padded.groups
     row_bytes = each * type.bytes
     length, low, size = padded.padded[d], padded.low[d], padded.sizes[d]
-    inside, offset = _source_line(fn, padded, line)
+    inside, offset = source_line(fn, padded, line, d)
     with fn.loop(0, padded.groups, hints=AS_WRITTEN) as group:
         start = fn.at(into, type, group.index * padded.group_stride + line * (length * each))
         with fn.if_(~inside):
@@ -212,11 +212,11 @@ def _write_groups(fn: Function, padded: Padded, source: Value, into: Value, line
                 fn.copy(fn.at(start, type, (element.index + low) * each), row_address, row_bytes)
 
 
-def _source_line(fn: Function, padded: Padded, line: Value) -> tuple[Value, Value]:
-    """Whether a line has elements of the source, and the index of its first row of inner dimensions there."""
+def source_line(fn: Function, padded: Padded, line: Value, dimension: int) -> tuple[Value, Value]:
+    """Whether a line along a dimension has elements of the source, and the index of its first row there."""
     inside, offset = fn.constant(I1, 1), fn.i64(0)
-    scale = padded.sizes[padded.line]
-    for d in range(padded.line - 1, -1, -1):
+    scale = padded.sizes[dimension]
+    for d in range(dimension - 1, -1, -1):
         extent = padded.padded[d]
         index = line if d == 0 else line.integer("urem", extent)
         line = line if d == 0 else line.integer("udiv", extent)

@@ -165,7 +165,8 @@ def _engine_of(product: Product) -> Engine:
     rows, columns, _ = product.sizes
     along = product.lhs.along
     kinds = product.lhs.kind, product.rhs.kind, product.result
-    engine = _fitted(_tiled(choose_engine(*kinds, amx=fills_tiles(product))), rows, columns)
+    chosen = replace(choose_engine(*kinds, amx=fills_tiles(product)), interleaved=product.interleaved)
+    engine = _fitted(_tiled(chosen), rows, columns)
     if engine.mr > _WAYS and engine.vectors == 1 and not engine.amx and _rows_conflict(product.lhs):
         engine = replace(engine, mr=_WAYS)
     while along.size != along.run and along.run % engine.group:
@@ -324,7 +325,7 @@ def _most_steps(engine: Engine, lhs: Matrix, *, packed: bool) -> int:
     they and the sliver must stay in the first-level cache.
     """
     sliver = engine.nr * engine.packed_bytes
-    if packed or lhs.along.stride == 1:
+    if packed or lhs.along.stride in (1, engine.interleaved):
         return _SLIVER_BYTES.value // sliver
     # A group of adjacent rows may begin anywhere in a cache line.
     lines = -(-engine.mr * engine.packed_bytes // _CACHE_LINE) + 1 if lhs.across.stride == 1 else engine.mr
@@ -335,6 +336,8 @@ def _packs(engine: Engine, product: Product) -> tuple[bool, bool]:
     """Whether lhs and rhs are packed: if the engine cannot read them in place, or if they exceed the caches."""
     rows, columns, depth = product.sizes
     lhs = product.lhs
+    if engine.interleaved > 1:
+        return False, True
     plain = engine.group == 1
     left = plain and stored_as_packed(engine, lhs.kind)
     slivers = _WINDOW_SLIVERS.value if lhs.in_place else 2

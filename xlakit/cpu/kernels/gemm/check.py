@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from xlakit.cpu.kernels.gemm.engine import stored_as_packed
 from xlakit.cpu.kernels.gemm.operands import can_read_in_place
+from xlakit.cpu.kernels.gemm.store import is_stored_by_tiles
 from xlakit.cpu.kernels.shared.preconditions import Rule, require
 
 if TYPE_CHECKING:
@@ -70,6 +71,10 @@ def _operands(product: Product, blocking: Blocking) -> list[Rule]:
         ("columns are those of the result", rhs.across.size == product.columns.size),
         ("batches are those of the result", len({direction.size for direction in product.batches}) == 1),
         ("lines are of one batch, and of whole images", _lines_hold(product)),
+        (
+            "interleaved products fill a register of sums, which is stored as it is",
+            _interleaved_holds(product, blocking),
+        ),
     ]
 
 
@@ -80,7 +85,19 @@ def _lines_hold(product: Product) -> bool:
     of_image = lines.rows * lines.steps
     last = (lines.steps - 1) * lines.stride + lines.low + lines.reach
     whole = of_image > 0 and product.sizes[0] % of_image == 0 and lines.low >= 0 and last <= lines.image
-    return whole and product.batch == 1 and lines.chunk > 0
+    is_one = not any(stride for _, stride in product.batches[0].dims)
+    has_batches = not lines.batches.dims or lines.batches.size == product.batch
+    return whole and is_one and has_batches and lines.chunk > 0
+
+
+def _interleaved_holds(product: Product, blocking: Blocking) -> bool:
+    engine = blocking.engine
+    count = engine.interleaved
+    if count != product.interleaved or count == 1:
+        return count == product.interleaved
+    fills = engine.nr == engine.lanes == product.sizes[1] and engine.lanes % count == 0
+    plain = engine.group == engine.parts == 1 and blocking.packs == (False, True)
+    return fills and plain and is_stored_by_tiles(engine, product.result, product.columns, local=False)
 
 
 def _steps(product: Product, blocking: Blocking) -> list[Rule]:

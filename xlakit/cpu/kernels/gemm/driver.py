@@ -160,7 +160,7 @@ class GemmEmitter:
             return
         with fn.loop(first, last, lines.chunk, hints=AS_WRITTEN) as chunk:
             end = smaller(chunk.index + lines.chunk, last)
-            self.lhs.base = lines.write(fn, product.lhs, self.arrays[0], self.area.lines, (chunk.index, end))
+            self.lhs.base = lines.write(fn, product.lhs, self.arrays[0], batch, self.area.lines, (chunk.index, end))
             self._blocks_of_rows(batch, chunk.index, end)
 
     def _blocks_of_rows(self, batch: Value, first: Value, last: Value) -> None:
@@ -418,11 +418,12 @@ class GemmEmitter:
         blocking, engine, product = self.blocking, self.engine, self.product
         kind = product.rhs.kind
         wide, masks = computed_columns(engine, width, packed=blocking.packs[1], direct=self.direct)
+        step = product.lhs.along.stride
         return MacroKernel(
             engine,
             None if masks else width if self.direct else wide,
             wide,
-            blocking.left_step if blocking.packs[0] else 1 if product.lhs.along.stride == 1 else None,
+            blocking.left_step if blocking.packs[0] else step if step in (1, engine.interleaved) else None,
             engine.nr if blocking.packs[1] else None,
             None if blocking.packs[1] else kind,
             None if blocking.packs[1] or stored_as_packed(engine, kind) else product.result,

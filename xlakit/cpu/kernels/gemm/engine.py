@@ -44,7 +44,8 @@ class Engine:
     ``vectors`` registers. flushes: whether subnormal numbers may be taken for zero. unsigned: for products in fours,
     the operand whose packed elements are unsigned: ``right``, ``left``, or ``biased`` for a left one to which 128 was
     added; with AMX, whose instructions take all signs, also ``both``, or empty for none. amx: whether micro-tiles are
-    in AMX's registers.
+    in AMX's registers. interleaved: the number of products, of as many columns each, whose sums alternate in the lanes
+    of a register; elements of their left operands lie side by side.
     """
 
     name: str
@@ -57,6 +58,7 @@ class Engine:
     flushes: bool = False
     unsigned: str = ""
     amx: bool = False
+    interleaved: int = 1
 
     @property
     def steps(self) -> int:
@@ -92,14 +94,15 @@ class Engine:
     def encoded(self) -> str:
         """The engine as a part of the names of functions that depend on it."""
         parts = [self.packed.name, self.acc.name, self.group, self.parts, self.mr, self.vectors]
-        return "_".join(map(str, [*parts, int(self.flushes), self.unsigned, int(self.amx)]))
+        return "_".join(map(str, [*parts, int(self.flushes), self.unsigned, int(self.amx), self.interleaved]))
 
     @staticmethod
     def decoded(text: str) -> Engine:
         """The inverse of :meth:`encoded`."""
-        packed, acc, group, parts, rows, vectors, flushes, unsigned, amx = text.split("_")
+        packed, acc, group, parts, rows, vectors, flushes, unsigned, amx, interleaved = text.split("_")
         types, numbers = (_TYPES[packed], _TYPES[acc]), map(int, (group, parts, rows, vectors))
-        return Engine("common", *types, *numbers, flushes=flushes == "1", unsigned=unsigned, amx=amx == "1")
+        engine = Engine("common", *types, *numbers, flushes=flushes == "1", unsigned=unsigned, amx=amx == "1")
+        return replace(engine, interleaved=int(interleaved))
 
 
 def choose_engine(lhs: PrimitiveType, rhs: PrimitiveType, result: PrimitiveType, *, amx: bool = True) -> Engine:

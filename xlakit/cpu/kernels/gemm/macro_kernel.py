@@ -10,6 +10,7 @@ from xlakit.cpu.kernels.gemm.amx import WriteSums, configured, write_sums, write
 from xlakit.cpu.kernels.gemm.engine import Engine, acc_vector, takes_pairs_of_bf16, to_packed, vectors_of
 from xlakit.cpu.kernels.gemm.micro_kernel import Columns, Prefetches, Rows, Sums, multiply, zeros
 from xlakit.cpu.kernels.gemm.operands import rounded_up
+from xlakit.cpu.kernels.gemm.packing import apart
 from xlakit.cpu.kernels.gemm.store import first_lanes
 from xlakit.cpu.kernels.shared.masked import first_lanes_mask, has_masks, masked_load, masked_store
 from xlakit.cpu.llvm import I8, I64, PTR, Effort, Function, Type, Value
@@ -193,6 +194,8 @@ class MacroKernel:
     ) -> None:
         """Store the sums of a tile; ``mask`` selects the lanes of the last register of a row."""
         engine = self.engine
+        if engine.interleaved > 1:
+            sums = [[(apart(fn, engine, register[0]),) for register in row] for row in sums]
         pieces = vectors_of(engine, self.width or self.computed)
         ends = [
             mask if n == len(pieces) - 1 else None

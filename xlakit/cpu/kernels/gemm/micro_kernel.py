@@ -194,6 +194,8 @@ def _spread(fn: Function, engine: Engine, pointer: Value) -> tuple[Value, ...]:
     """The parts of one element of the left operand."""
     if engine.group > 1:
         return (fn.load(I32, pointer, align=engine.packed.bytes),)
+    if engine.interleaved > 1:
+        return (fn.load(vector(engine.packed, engine.interleaved), pointer, align=engine.packed.bytes),)
     return tuple(fn.load(engine.packed, fn.at(pointer, engine.packed, part)) for part in range(engine.parts))
 
 
@@ -221,9 +223,17 @@ def _products(fn: Function, engine: Engine, pointers: list[Value], start: Value,
         new_sums.append([])
         for b, register in zip(across, row, strict=True):
             lanes = register[0].type.lanes
-            spread = [fn.splat(e, lanes) if lanes > 1 else e for e in element]
+            spread = [_in_lanes(fn, e, lanes) for e in element]
             new_sums[-1].append(with_product(fn, engine, spread, b, register))
     return new_sums
+
+
+def _in_lanes(fn: Function, element: Value, lanes: int) -> Value:
+    """An element of the left operand in all lanes; elements of several products alternate."""
+    count = element.type.lanes
+    if count > 1:
+        return fn.shuffle(element, element, [lane % count for lane in range(lanes)])
+    return fn.splat(element, lanes) if lanes > 1 else element
 
 
 def _register(fn: Function, type: Type, start: Value, right: Columns, mask: Value | None) -> Value:

@@ -199,6 +199,7 @@ class PackSlivers:
             fn.effort = Effort.TIDY
         if self.form == ACROSS:
             self._across(fn)
+            _interleave(fn, engine)
             return
         sources, _, count, kc, _, slivers, target, distance = fn.parameters
         with fn.loop(0, slivers, hints=AS_WRITTEN) as sliver:
@@ -219,6 +220,7 @@ class PackSlivers:
                         fn.store(fn.constant(engine.packed, 0), address)
                 if engine.amx:
                     self._pad(fn, sliver_start)
+        _interleave(fn, engine)
 
     def _pad(self, fn: Function, sliver_start: Value) -> None:
         """Add groups of zeros up to a multiple of the steps of k of a tile register."""
@@ -331,6 +333,29 @@ def _packed_address(
     return fn.at(sliver_start, engine.packed, (step * engine.parts + part) * engine.nr + column)
 
 
+def _interleave(fn: Function, engine: Engine) -> None:
+    """Bring the columns of packed slivers, one product after the other, into the order of the lanes."""
+    if engine.interleaved == 1:
+        return
+    _, _, count, kc, _, slivers, target, distance = fn.parameters
+    columns, type = engine.nr, engine.packed
+    lanes = [
+        lane % engine.interleaved * (columns // engine.interleaved) + lane // engine.interleaved
+        for lane in range(columns)
+    ]
+    with fn.loop(0, slivers, hints=AS_WRITTEN) as sliver, fn.loop(0, count * kc, hints=AS_WRITTEN) as step:
+        address = fn.at(target, type, sliver.index * distance + step.index * columns)
+        value = fn.load(vector(type, columns), address, align=type.bytes)
+        fn.store(fn.shuffle(value, value, lanes), address, align=type.bytes)
+
+
+def apart(fn: Function, engine: Engine, register: Value) -> Value:
+    """The lanes of a register of interleaved products, one product after the other."""
+    each = engine.nr // engine.interleaved
+    order = [lane % each * engine.interleaved + lane // each for lane in range(engine.nr)]
+    return fn.shuffle(register, register, order)
+
+
 # -- shuffles -------------------------------------------------------------------------------------
 
 
@@ -362,13 +387,17 @@ def widened(fn: Function, value: Value, lanes: int) -> Value:
 
 def grouped(fn: Function, steps: Sequence[Value]) -> Value:
     """The lanes of two vectors of I16, or of four of I8, interleaved; from here on each group moves as one I32."""
-    lanes = steps[0].type.lanes
-    mixed = list(steps)
+    return interleaved(fn, steps).bits_as(vector(I32, steps[0].type.lanes))
+
+
+def interleaved(fn: Function, vectors: Sequence[Value]) -> Value:
+    """The lanes of vectors, as many as a power of two, interleaved."""
+    mixed = list(vectors)
     while len(mixed) > 1:
         # Of four vectors: the first with the third, the second with the fourth, then both results.
         half = len(mixed) // 2
         mixed = [_interleaved(fn, a, b) for a, b in zip(mixed[:half], mixed[half:], strict=True)]
-    return mixed[0].bits_as(vector(I32, lanes))
+    return mixed[0]
 
 
 def _interleaved(fn: Function, a: Value, b: Value) -> Value:

@@ -26,7 +26,8 @@ class Lines:
     """The left operand is a copy in lines; a thread copies the lines that its next ``chunk`` rows read.
 
     An image is ``steps`` times ``rows`` rows, and has ``image`` lines of ``elements`` elements. The rows of its step n
-    read ``reach`` lines from line n * stride + low of the image on.
+    read ``reach`` lines from line n * stride + low of the image on. batches: the direction of the batches in the array;
+    the lines that are copied are those of one batch.
 
         image 0:  line 0  line 1  line 2  line 3  ...      three lines are read in each step, with stride 1
                   [rows of step 0      ]                   a chunk's lines are in the second-level cache, and those
@@ -42,6 +43,7 @@ class Lines:
     image: int
     elements: int
     chunk: int
+    batches: Direction = Direction(())
 
     @property
     def most(self) -> int:
@@ -56,11 +58,14 @@ class Lines:
         image, step = step.integer("udiv", self.steps), step.integer("urem", self.steps)
         return image * self.image + step * self.stride + self.low
 
-    def write(self, fn: Function, lhs: Matrix, source: Value, memory: Value, rows: tuple[Value, Value]) -> Value:
-        """Write the lines of some rows to ``memory``; gives the address of lhs if all lines were there."""
+    def write(
+        self, fn: Function, lhs: Matrix, array: Value, batch: Value, memory: Value, rows: tuple[Value, Value]
+    ) -> Value:
+        """Write the lines of some rows of a batch to ``memory``; gives the address of lhs if all lines were there."""
         width = element_bytes(lhs.kind)
         begin, end = self.first(rows[0]), self.first(rows[1] - 1) + self.reach
         target = fn.at(memory, I8, -begin * (self.elements * width))
+        source = fn.at(array, I8, self.batches.offset(fn, batch) * width) if self.batches.dims else array
         fn.call(self.writer.emit_lines(fn.module), VOID, source, target, begin, end)
         return fn.at(target, I8, lhs.first * width)
 
@@ -82,8 +87,12 @@ class Product:
     # first: the offset of the first element in the result. arrays: the indices of lhs, rhs and result in the table.
     first: int = 0
     arrays: tuple[int, int, int] = (0, 1, 2)
-    # How lhs, which then has one batch, is copied from the array in the table; None if it is the array itself.
+    # How lhs, which then has the same memory for all batches, is copied from the array in the table; None if it is the
+    # array itself.
     lines: Lines | None = None
+    # The number of products whose columns alternate in the lanes of a register: each has as many of the columns, one
+    # product after the other, and the elements of their left operands, with the same row and step of k, are adjacent.
+    interleaved: int = 1
 
     @property
     def batch(self) -> int:
