@@ -108,8 +108,8 @@ class Blocking:
 
     @property
     def sliver_elements(self) -> int:
-        """Elements of a packed sliver of the right operand, for the largest block of k."""
-        return self.packed_kc * self.engine.nr * self.engine.parts
+        """Elements of a packed sliver of the right operand, for the largest block of k, and of what follows it."""
+        return self.packed_kc * self.engine.nr * self.engine.parts + self.engine.bias_elements
 
     def slivers(self, product: Product) -> int:
         """The number of slivers, of the engine's nr columns each, in a task."""

@@ -10,8 +10,8 @@ be multiplied by a huge one. So tiles first check whether their operands can giv
 
 Products of integers of up to 16 bits are added in pairs, which LLVM compiles to VNNI's vpdpwssd if it exists; their
 sums are exact. Products of 8-bit integers are added in fours if there is VNNI's vpdpbusd, which multiplies unsigned by
-signed numbers. If both operands are signed, 128 is added to elements of the left one as they are packed, and each tile
-has an additional row of sums, 128 times the right operand, which is subtracted in the end.
+signed numbers. If both operands are signed, 128 is added to elements of the left one as they are packed, and 128 times
+the sum of each column of the right one, which stands behind the packed sliver, is subtracted from the sums.
 
 Processors with AMX do both with sums in tile registers (``gemm/amx.py``), for signed and unsigned operands alike.
 """
@@ -84,6 +84,11 @@ class Engine:
     def is_biased(self) -> bool:
         """Whether 128 is added to packed elements of the left operand."""
         return self.unsigned == "biased"
+
+    @property
+    def bias_elements(self) -> int:
+        """The packed elements at the end of a sliver of the right operand that are a sum for each of its columns."""
+        return self.nr * self.acc.bytes // self.packed.bytes if self.is_biased else 0
 
     def one_by_one(self) -> Engine:
         """The engine with the same sums whose lanes take one step of k at a time."""

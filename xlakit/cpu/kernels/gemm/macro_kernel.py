@@ -8,9 +8,9 @@ from typing import ClassVar
 
 from xlakit.cpu.kernels.gemm.amx import WriteSums, configured, write_sums, write_sums_of_bf16
 from xlakit.cpu.kernels.gemm.engine import Engine, acc_vector, takes_pairs_of_bf16, to_packed, vectors_of
-from xlakit.cpu.kernels.gemm.micro_kernel import Columns, Prefetches, Rows, Sums, multiply, zeros
+from xlakit.cpu.kernels.gemm.micro_kernel import Columns, Prefetches, Rows, Sums, multiply, without_bias, zeros
 from xlakit.cpu.kernels.gemm.operands import rounded_up
-from xlakit.cpu.kernels.gemm.packing import apart
+from xlakit.cpu.kernels.gemm.packing import apart, bias_terms
 from xlakit.cpu.kernels.gemm.store import first_lanes
 from xlakit.cpu.kernels.shared.masked import first_lanes_mask, has_masks, masked_load, masked_store
 from xlakit.cpu.llvm import I8, I64, PTR, Effort, Function, Type, Value
@@ -111,7 +111,7 @@ class MacroKernel:
                     for r in range(engine.mr):
                         prefetch(fn.i64(r))
                 if write is None:
-                    sums = self._sums(fn, row_pointers, start, middle, mask, prefetches)
+                    sums = self._sums(fn, row_pointers, start, right_advance, middle, mask, prefetches)
                     self._store(fn, sums, target, into, adds, mask)
                 else:
                     write(fn, engine, row_pointers, start, middle[2] if self.kc is None else fn.i64(self.kc), buffer)
@@ -122,6 +122,7 @@ class MacroKernel:
         fn: Function,
         rows: Value,
         right: Value,
+        advance: Value,
         extents: Sequence[Value],
         mask: Value | None,
         prefetches: Prefetches | None,
@@ -137,6 +138,12 @@ class MacroKernel:
         def shift(side: int) -> Callable[[Value], Value]:
             return lambda run: fn.load(I64, fn.at(runs, I64, run * 2 + side))
 
+        if engine.is_biased:
+            first = without_bias(
+                fn, engine, engine.mr, self.computed, bias_terms(fn, engine, fn.at(right, I8, advance))
+            )
+        else:
+            first = zeros(fn, engine, engine.mr, self.computed)
         columns = Columns(right, right_step if self.right_step is None else self.right_step, shift(1), engine.nr)
         if self.unpacked is not None:
             kind, result = self.unpacked, self.result
@@ -149,7 +156,7 @@ class MacroKernel:
             engine,
             Rows(pointers, left_step if self.left_step is None else self.left_step, shift(0)),
             columns,
-            zeros(fn, engine, engine.mr, self.computed),
+            first,
             count,
             kc if self.kc is None else self.kc,
             prefetches,

@@ -7,7 +7,6 @@ one register at a time.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from itertools import zip_longest
 
 from xlakit.cpu.kernels.gemm.engine import Engine, acc_vector, takes_pairs_of_bf16, vectors_of
 from xlakit.cpu.kernels.shared.masked import masked_load
@@ -18,9 +17,6 @@ from xlakit.target import has_feature
 
 # The sums of a tile: for each row, for each register of columns, for each part.
 Sums = list[list[tuple[Value, ...]]]
-
-# 128 in each of four bytes, the bias of left elements.
-_BIAS = 0x80808080
 
 # In tiles with more rows, LLVM would load the left elements of all unrolled steps before it uses them, more than the
 # registers hold, so that a step takes three times as long.
@@ -79,6 +75,16 @@ def zeros(fn: Function, engine: Engine, rows: int, width: int) -> Sums:
     ]
 
 
+def without_bias(fn: Function, engine: Engine, rows: int, width: int, terms: Value) -> Sums:
+    """The sums before the first product, less what the bias of left elements adds; ``terms`` has it for each column."""
+    each = acc_vector(engine)
+    row = [
+        (-fn.load(vector(engine.acc, n), fn.at(terms, each, number), align=engine.acc.bytes),)
+        for number, (_, n) in enumerate(vectors_of(engine, width))
+    ]
+    return [row] * rows
+
+
 def _width(sums: Sums) -> int:
     return sum(register[0].type.lanes for register in sums[0])
 
@@ -111,16 +117,10 @@ def multiply(
     """
     if prefetches is not None and prefetches.pointer is not None:
         return shaped(engine, _run(fn, engine, left, right, sums, fn.i64(0), kc, prefetches), len(sums))
-    if engine.is_biased:
-        sums = [*sums, *zeros(fn, engine, 1, _width(sums))]
     rows = len(sums)
     with fn.loop(0, runs, carried=flatten(sums), hints=AS_WRITTEN) as outer:
         outer.next(*_run(fn, engine, left, right, shaped(engine, outer.carried, rows), outer.index, kc, prefetches))
-    tile = shaped(engine, outer.results, rows)
-    if not engine.is_biased:
-        return tile
-    *tile, bias = tile
-    return [[(s[0] - b[0],) for s, b in zip(row, bias, strict=True)] for row in tile]
+    return shaped(engine, outer.results, rows)
 
 
 def _run(
@@ -217,9 +217,8 @@ def _products(fn: Function, engine: Engine, pointers: list[Value], start: Value,
     ]
     # Row by row, so that an element of the left operand occupies a register only briefly.
     new_sums: Sums = []
-    for pointer, row in zip_longest(pointers, sums):
-        # The last row of biased sums is the bias of elements of the left operand times the right one.
-        element = (fn.constant(I32, _BIAS),) if pointer is None else _spread(fn, engine, pointer)
+    for pointer, row in zip(pointers, sums, strict=True):
+        element = _spread(fn, engine, pointer)
         new_sums.append([])
         for b, register in zip(across, row, strict=True):
             lanes = register[0].type.lanes
@@ -256,7 +255,8 @@ def with_product(
     if takes_pairs_of_bf16(engine):
         return (_with_pairs_of_bf16(fn, a[0], b[0], sums[0], flushes=engine.flushes),)
     if engine.group == 4:
-        return (_with_fours(fn, engine, a[0], b[0], sums[0]),)
+        unsigned, signed = (b, a) if engine.unsigned == "right" else (a, b)
+        return (with_fours(fn, unsigned[0], signed[0], sums[0]),)
     if engine.group == 2:
         return (sums[0] + _pairs(fn, a[0], b[0]),)
     if engine.acc.is_int:
@@ -290,10 +290,9 @@ def _pairs(fn: Function, a: Value, b: Value) -> Value:
     return halves[0][0] * halves[0][1] + halves[1][0] * halves[1][1]
 
 
-def _with_fours(fn: Function, engine: Engine, a: Value, b: Value, sums: Value) -> Value:
+def with_fours(fn: Function, unsigned: Value, signed: Value, sums: Value) -> Value:
     """The sums, with four products of 8-bit integers added in each lane."""
     type = sums.type
-    unsigned, signed = (b, a) if engine.unsigned == "right" else (a, b)
     name = f"llvm.x86.avx512.vpdpbusd.{8 * type.bytes}"
     # Older versions of LLVM take the four bytes of a lane as one integer; newer ones accept both forms.
     fn.module.declare(name, type, [type] * 3)

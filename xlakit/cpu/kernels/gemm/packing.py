@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from typing import ClassVar
 
 from xlakit.cpu.kernels.gemm.engine import AMX_ROWS, Engine, stored_as_packed, takes_pairs_of_bf16
+from xlakit.cpu.kernels.gemm.micro_kernel import with_fours
 from xlakit.cpu.kernels.gemm.operands import ElementReader, Matrix, in_groups
 from xlakit.cpu.llvm import I32, I64, PTR, Effort, Function, Type, Value, vector
 from xlakit.cpu.llvm.loop import AS_WRITTEN
@@ -23,6 +24,10 @@ from xlakit.target import vector_bytes
 ALONG, ACROSS, SINGLE = "along", "across", "single"
 # Pieces of fewer elements are copied element by element.
 _LEAST_PIECE = 4
+# 128 in each of four bytes, the bias of left elements.
+_BIAS = 0x80808080
+# The steps whose columns are summed at once: independent sums hide the latency of the instruction.
+_SUMS_AT_ONCE = 4
 
 
 def form_of(matrix: Matrix, width: int, *, along_first: bool = True) -> str:
@@ -200,6 +205,7 @@ class PackSlivers:
         if self.form == ACROSS:
             self._across(fn)
             _interleave(fn, engine)
+            _sum_columns(fn, engine)
             return
         sources, _, count, kc, _, slivers, target, distance = fn.parameters
         with fn.loop(0, slivers, hints=AS_WRITTEN) as sliver:
@@ -221,6 +227,7 @@ class PackSlivers:
                 if engine.amx:
                     self._pad(fn, sliver_start)
         _interleave(fn, engine)
+        _sum_columns(fn, engine)
 
     def _pad(self, fn: Function, sliver_start: Value) -> None:
         """Add groups of zeros up to a multiple of the steps of k of a tile register."""
@@ -347,6 +354,41 @@ def _interleave(fn: Function, engine: Engine) -> None:
         address = fn.at(target, type, sliver.index * distance + step.index * columns)
         value = fn.load(vector(type, columns), address, align=type.bytes)
         fn.store(fn.shuffle(value, value, lanes), address, align=type.bytes)
+
+
+def bias_terms(fn: Function, engine: Engine, end: Value) -> Value:
+    """The address of what the bias of left elements adds to the sums of each column of a packed sliver."""
+    return fn.at(end, engine.packed, -engine.bias_elements)
+
+
+def _sum_columns(fn: Function, engine: Engine) -> None:
+    """Sum the columns of packed slivers, times the bias of left elements."""
+    if not engine.is_biased:
+        return
+    _, _, count, kc, _, slivers, target, distance = fn.parameters
+    type, sums = vector(I32, engine.lanes), engine.vectors * _SUMS_AT_ONCE
+    bias = fn.constant(type, _BIAS)
+    registers = in_groups(count * kc + (engine.group - 1), engine.group) * engine.vectors
+    whole = registers.integer("udiv", sums) * sums
+    with fn.loop(0, slivers, hints=AS_WRITTEN) as sliver:
+        start = fn.at(target, engine.packed, sliver.index * distance)
+
+        def added(number: Value, totals: Sequence[Value], start: Value = start) -> list[Value]:
+            return [
+                with_fours(fn, bias, fn.load(type, fn.at(start, type, number + n), align=engine.packed.bytes), total)
+                for n, total in enumerate(totals)
+            ]
+
+        with fn.loop(0, whole, sums, carried=[fn.constant(type, 0)] * sums, hints=AS_WRITTEN) as step:
+            step.next(*added(step.index, step.carried))
+        totals = list(step.results[: engine.vectors])
+        for n in range(engine.vectors, sums):
+            totals[n % engine.vectors] += step.results[n]
+        with fn.loop(whole, registers, engine.vectors, carried=totals, hints=AS_WRITTEN) as step:
+            step.next(*added(step.index, step.carried))
+        terms = bias_terms(fn, engine, fn.at(start, engine.packed, distance))
+        for n, total in enumerate(step.results):
+            fn.store(total, fn.at(terms, type, n), align=engine.packed.bytes)
 
 
 def apart(fn: Function, engine: Engine, register: Value) -> Value:
