@@ -249,13 +249,15 @@ def reduce_iterations(
     outputs: Sequence[Output],
     width: int,
     body: Body,
+    streams: int = 1,
 ) -> list[Scalar]:
     """Write a loop that combines the values of each iteration with running values, as ``body`` does for one iteration.
 
     running: each reduction, and its value before the loop; the values after the loop are given back. If there are
     outputs or running values, the body stores only ``outputs``, by code that leaves out :attr:`Emitter.stored` lanes.
     width: the number of lanes of its vectors. LLVM divides vectors longer than a register into several, which do not
-    wait for one another.
+    wait for one another. streams: the number of parts of the range that the loop reads side by side, each with its
+    share of the lanes.
     """
     group = level.group
 
@@ -278,7 +280,8 @@ def reduce_iterations(
         # The last iterations are a vector that overlaps others, or narrower vectors.
         overlaps = bool(running or outputs) and level.iterations >= emitter.lanes
         split = _VectorLoop(emitter, level, width, emitter.lanes if overlaps else min(emitter.lanes, LEAST_LANES))
-        _prepare(emitter, group, split.width, nodes, outputs)
+        streams = streams if split.width == width else 1
+        _prepare(emitter, group, split.width // streams, nodes, outputs)
         rest = split.rest
         last: list[Value] = []
         # The overlapping vector is computed first: if a result is in the memory of an operand, a load of elements that
@@ -288,8 +291,7 @@ def reduce_iterations(
             lanes = min(emitter.lanes, max(LEAST_LANES, 1 << (count - 1).bit_length()))
             last = _last(emitter, level.iterations, reducers, vectors(lanes, lanes - count), (lanes, lanes - count))
             rest = None
-        start = [_neutral(emitter, f, split.width) for f in reducers]
-        sums = _repeated(emitter, (split.begin, split.whole, split.width), start, vectors(split.width))
+        sums = _in_streams(emitter, split, reducers, streams, vectors)
         for position, lanes in split.pieces:
             made = vectors(lanes)(position, [_neutral(emitter, f, lanes) for f in reducers])
             sums = [_wider(emitter, f, a, b) for f, a, b in zip(reducers, sums, made, strict=True)]
@@ -299,6 +301,32 @@ def reduce_iterations(
         if rest is not None:
             results = _repeated(emitter, (rest, split.end, 1), results, single)
     return list(results)
+
+
+def _in_streams(
+    emitter: Emitter,
+    split: _VectorLoop,
+    reducers: Sequence[Reducer],
+    streams: int,
+    vectors: Callable[[int], Callable[[Value, Sequence[Value]], Sequence[Value]]],
+) -> Sequence[Value]:
+    """The loop of whole vectors, which takes a vector from each of some equal parts of its range at a time."""
+    lanes, count = split.width // streams, len(reducers)
+    length = (split.whole - split.begin).integer("udiv", streams)
+
+    def iteration(index: Value, carried: Sequence[Value]) -> Sequence[Value]:
+        made: list[Value] = []
+        for n in range(streams):
+            made += vectors(lanes)(index + length * n, carried[n * count : (n + 1) * count])
+        return made
+
+    start = [_neutral(emitter, f, lanes) for f in reducers] * streams
+    sums = list(_repeated(emitter, (split.begin, split.begin + length, lanes), start, iteration))
+    while len(sums) > count:
+        half = len(sums) // 2
+        pairs = zip(sums[:half], sums[half:], strict=True)
+        sums = [_both(emitter, reducers[n % count], a, b) for n, (a, b) in enumerate(pairs)]
+    return sums
 
 
 def _last(

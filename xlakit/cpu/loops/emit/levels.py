@@ -39,7 +39,7 @@ class Level:
     """One loop of a nest: its variables, and the part of their range over which it runs.
 
     count: the length of that part, if it is the same in all tasks, so that no second loop is needed for a rest. factor:
-    a number that divides the length, if the length differs.
+    a number that divides the length, if the length differs. least: a length that it has at least.
     """
 
     group: Group
@@ -47,6 +47,7 @@ class Level:
     end: Value | int
     count: int = 0
     factor: int = 1
+    least: int = 0
 
     @property
     def iterations(self) -> int:
@@ -62,4 +63,6 @@ class Level:
 
     def strip(self, begin: Value, end: Value, iterations: int, *, even: bool) -> Level:
         """The loop over a strip of ``iterations`` iterations; the last strip may have fewer unless ``even``."""
-        return replace(self, begin=begin, end=end, count=iterations * even, factor=math.gcd(self.divisor, iterations))
+        return replace(
+            self, begin=begin, end=end, count=iterations * even, factor=math.gcd(self.divisor, iterations), least=0
+        )

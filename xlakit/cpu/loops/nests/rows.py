@@ -69,6 +69,9 @@ _MOST_STREAMS = knob("rows.most_streams", 32, 1)
 # Shorter runs leave too many partial results; longer ones are prefetched by the processor, which stops at pages.
 _LEAST_RUN = knob("rows.least_run", 16, 2)
 _PAGE_BYTES = 4096
+# Processors prefetch up to the end of a page, and wait for the first elements of the next: long rows are read in parts
+# side by side, of which others go on then.
+_STREAM_BYTES = knob("rows.stream_bytes", 4 * _PAGE_BYTES, 64, 1 << 40)
 # An iteration that takes more nanoseconds than this keeps a processor busy by itself.
 _LONG_ITERATION = 0.6
 
@@ -265,7 +268,10 @@ def _write_parts(module: Module, name: str, reduced: Reduced, plan: Plan, parts:
         even = 0 if outer.extent % parts else outer.extent // parts
         with fn.loop(begin, end) as task, emitter.scope():
             low, high = part_range(fn, task.index, parts, outer.extent)
-            levels = [Level(outer, low, high, even), *(Level(g, 0, g.extent) for g in inner)]
+            levels = [
+                Level(outer, low, high, even, least=outer.extent // parts),
+                *(Level(g, 0, g.extent) for g in inner),
+            ]
 
             def body() -> None:
                 known = frozenset(plan.row_variables)
@@ -372,7 +378,17 @@ def _iterations_in_lanes(emitter: Emitter, stage: Stage, level: Level, running: 
         return _iteration(emitter, stage, list(running))
 
     reductions = list(zip(stage.reducers, running, strict=True))
-    return reduce_iterations(emitter, level, reductions, stage.nodes, stage.stores, width, iteration)
+    streams = _streams(stage, level, width // emitter.lanes)
+    return reduce_iterations(emitter, level, reductions, stage.nodes, stage.stores, width, iteration, streams)
+
+
+def _streams(stage: Stage, level: Level, most: int) -> int:
+    """The number of parts of a long row that are read side by side."""
+    loads = [n for n in walk(stage.nodes) if isinstance(n, Load) and n.variables & set(level.group.variables)]
+    if stage.stores or not loads:
+        return 1
+    part = max(level.divisor, level.least) // most * min(n.kind.byte_width for n in loads)
+    return most if part >= _STREAM_BYTES.value else 1
 
 
 def _interleaving(stage: Stage, level: Level) -> Sequence[str]:
