@@ -1,15 +1,18 @@
-"""LU, QR and eigenvalues of large matrices, which threads share; small knobs have small matrices take their way."""
+"""LU, QR, eigenvalues and singular values of large matrices, which threads share.
+
+Small knobs have small matrices take their way.
+"""
 
 from dataclasses import replace
 
 import numpy as np
 import pytest
-from calling import epsilon, normal
+from calling import KINDS, epsilon, normal
 from evaluating import build, shape_of
 
 import xlakit as xla
 from xlakit import lib, machine
-from xlakit.cpu.kernels.linalg import lapack, lapack_eigen  # they have the knobs
+from xlakit.cpu.kernels.linalg import lapack, lapack_vectors  # they have the knobs
 from xlakit.options import compiling
 
 assert lapack
@@ -17,8 +20,10 @@ SMALL = {
     "lapack_blocked.block": 8,
     "lapack_blocked.strip": 24,
     "lapack_blocked.least_blocked": 24,
-    "lapack_eigen.strip": 24,
+    "lapack_vectors.strip": 24,
+    "lapack_vectors.least_vectors": 24,
 }
+WHOLE = {"lapack_blocked.least_blocked": 1e6, "lapack_vectors.least_vectors": 1e6}
 
 
 @pytest.fixture(autouse=True)
@@ -29,7 +34,7 @@ def processors(monkeypatch):
 
 
 def compiled(function, x, blocked=True):
-    with compiling(knobs=SMALL if blocked else {"lapack_blocked.least_blocked": 1e6}):
+    with compiling(knobs=SMALL if blocked else WHOLE):
         return xla.compile(build(function, shape_of(x)), backend="cpu")
 
 
@@ -112,15 +117,80 @@ def test_eigenvectors_of_strips(prefix, size, lower):
     np.testing.assert_allclose(a @ vectors, vectors * values, rtol=0, atol=bound)
     np.testing.assert_allclose(vectors.conj().T @ vectors, np.eye(size), rtol=0, atol=bound)
     assert (np.diff(values) >= 0).all()
-    np.testing.assert_array_equal(values, eigen(a, lower, blocked=False)[1])
+    np.testing.assert_allclose(values, eigen(a, lower, blocked=False)[1], rtol=0, atol=bound)
 
 
 def test_strips_of_eigenvectors_are_tasks(monkeypatch):
     widths = []
-    emit = lapack_eigen.BlockedEigh._emit_strips
-    monkeypatch.setattr(lapack_eigen.BlockedEigh, "_emit_strips", lambda self, m: widths.append(1) or emit(self, m))
+    emit = lapack_vectors.Vectors._emit_strips
+    monkeypatch.setattr(lapack_vectors.Vectors, "_emit_strips", lambda *args: widths.append(1) or emit(*args))
     eigen(hermitian("d", 60, 60) + np.eye(60))
-    assert widths
+    assert len(widths) == 1
+    singular(normal("d", 60, 61))
+    assert len(widths) == 3
+    singular(normal("d", 60, 120))
+    assert len(widths) == 3, "gesdd begins with a QR factorization"
+
+
+def singular(a, mode="A", blocked=True):
+    """Left vectors, values, right vectors and info of gesdd."""
+    rows, columns = a.shape
+    least, kind = min(rows, columns), a.dtype
+    sizes = (rows, columns) if mode == "A" else (least, least)
+    dims = [(kind, a.shape), (a.real.dtype, (least,)), (kind, (rows, sizes[0])), (kind, (sizes[1], columns))]
+    shapes = [xla.make_shape(dtype, each) for dtype, each in [*dims, (np.int32, ())]]
+    letter = {np.dtype(k): p for p, k in KINDS.items()}[kind]
+
+    def program(x):
+        call = f"lapack_{letter}gesdd_ffi", [x], xla.make_tuple_shape(shapes)
+        result = xla.custom_call(x.builder, *call, opaque=f"{{mode = {ord(mode)} : ui8}}")
+        return [xla.get_tuple_element(result, n) for n in (2, 1, 3, 4)]
+
+    compiled_program = compiled(program, a, blocked)
+    with xla.threads(1):
+        results = [np.array(result) for result in compiled_program(a)]
+    with xla.threads(4):
+        for one, other in zip(compiled_program(a), results, strict=True):
+            np.testing.assert_array_equal(one, other)
+    return results
+
+
+@pytest.mark.parametrize("mode", ["A", "S"])
+@pytest.mark.parametrize(("prefix", "rows", "columns"), [("s", 24, 24), ("d", 49, 40), ("c", 40, 49), ("z", 72, 72)])
+def test_singular_vectors_of_strips(prefix, rows, columns, mode):
+    a = normal(prefix, rows, columns)
+    u, d, vh, info = singular(a, mode)
+    least, bound = min(rows, columns), 10 * max(rows, columns) * epsilon(prefix)
+    assert not info
+    np.testing.assert_allclose(u[:, :least] * d @ vh[:least], a, rtol=0, atol=bound)
+    for q in (u, vh.conj().T):
+        np.testing.assert_allclose(q.conj().T @ q, np.eye(q.shape[1]), rtol=0, atol=bound)
+    assert (np.diff(d) <= 0).all() and d[-1] >= 0
+    np.testing.assert_allclose(d, singular(a, mode, blocked=False)[1], rtol=0, atol=bound)
+
+
+@pytest.mark.parametrize("prefix", ["s", "z"])
+@pytest.mark.parametrize("power", [-1, 1])
+def test_singular_values_of_numbers_near_the_bounds(prefix, power):
+    info = np.finfo(KINDS[prefix])
+    a = normal(prefix, 40, 40)
+    scale = info.dtype.type(float(info.max if power > 0 else info.tiny) ** 0.9)
+    u, d, vh, _ = singular(a * scale)
+    np.testing.assert_allclose(d / scale, singular(a)[1], atol=400 * info.eps)
+    np.testing.assert_allclose(u * (d / scale) @ vh, a, atol=400 * info.eps)
+
+
+@pytest.mark.parametrize("value", [0.0, np.nan, np.inf])
+@pytest.mark.parametrize("place", [(0, 0), (39, 39), ...])
+def test_singular_values_of_no_numbers_and_of_zeros(value, place):
+    a = normal("d", 40, 40)
+    a[place] = value
+    found, expected = singular(a), singular(a, blocked=False)
+    assert found[3] == expected[3]
+    assert [np.isnan(r).all() for r in found[:3]] == [np.isnan(r).all() for r in expected[:3]]
+    if value or place is ...:
+        for one, other in zip(found, expected, strict=True):
+            np.testing.assert_array_equal(one, other)
 
 
 @pytest.mark.parametrize("prefix", ["s", "z"])

@@ -19,11 +19,13 @@ on one thread than on more (see lapack_blocked.py). LAPACK's own variables take 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final
 
 from xlakit import machine
 from xlakit.cpu.declined import DeclinedError
-from xlakit.cpu.kernels.linalg.lapack_blocked import BlockedMethod, blocked, is_blocked
+from xlakit.cpu.kernels.linalg.lapack_blocked import LEAST_BLOCKED, Blocked, BlockedLu, BlockedQ, BlockedQr
+from xlakit.cpu.kernels.linalg.lapack_eigen import BlockedEigh
 from xlakit.cpu.kernels.linalg.lapack_routines import (
     CALLS,
     S32,
@@ -39,6 +41,8 @@ from xlakit.cpu.kernels.linalg.lapack_routines import (
     Result,
     Work,
 )
+from xlakit.cpu.kernels.linalg.lapack_svd import BlockedSvd, is_nearly_square
+from xlakit.cpu.kernels.linalg.lapack_vectors import LEAST_VECTORS
 from xlakit.cpu.kernels.linalg.lapack_workspaces import workspace_counts
 from xlakit.cpu.kernels.shared import blas
 from xlakit.cpu.kernels.shared.scratch import acquire, release
@@ -64,6 +68,15 @@ _CALL_CYCLES = 1000.0
 _PRODUCT_CYCLES = 0.6
 # Routines that OpenBLAS implements in C, which take no lengths of their character arguments.
 _WITHOUT_LENGTHS = ("potrf", "trsm")
+# The methods for few large matrices.
+_WITH_VECTORS: Final = {"syevd": BlockedEigh, "heevd": BlockedEigh, "gesdd": BlockedSvd}
+_METHODS: Final[Mapping[str, Callable[[Function, Problem], Blocked]]] = {
+    "getrf": BlockedLu,
+    "geqrf": BlockedQr,
+    "orgqr": BlockedQ,
+    "ungqr": BlockedQ,
+    **_WITH_VECTORS,
+}
 
 
 def emit_lapack(module: Module, instruction: Instruction) -> Kernel:
@@ -88,12 +101,23 @@ def emit_lapack(module: Module, instruction: Instruction) -> Kernel:
         raise DeclinedError(f"LAPACK's {name} without {error}") from None
     count = math.prod(batch)
     # A few large matrices are factored one after the other, each by all threads.
-    is_shared = count < machine.current().threads and is_blocked(problem, name)
+    is_shared = count < machine.current().threads and _is_blocked(problem, name)
     kernel = _Kernel(module, problem, call, workspace_counts(call))
     changed = [dims for _, dims in problem.operands if len(dims) == 2][-1]
     function = kernel.write_zeros() if not math.prod(changed) else kernel.write(count if is_shared else None)
     cost = cost_model().cycles(_CALL_CYCLES + _PRODUCT_CYCLES * call.products)
     return Kernel((Phase(function.name, 1 if is_shared else count, count * cost),), dict(call.updates))
+
+
+def _is_blocked(problem: Problem, routine: str) -> bool:
+    """Whether a routine has a blocked method that pays off for a matrix of this size."""
+    if routine not in _METHODS:
+        return False
+    least = min(problem.sizes())
+    if routine in _WITH_VECTORS:
+        has_vectors = chr(problem.attributes["mode"]) != "N"
+        return has_vectors and least >= LEAST_VECTORS.value and (routine != "gesdd" or is_nearly_square(problem))
+    return (problem.length(1) if routine in ("orgqr", "ungqr") else least) >= LEAST_BLOCKED.value
 
 
 def _each(shapes: Sequence[Shape], rank: int) -> tuple[ArrayType, ...]:
@@ -119,7 +143,7 @@ class _Kernel:
         self._operands: Sequence[Value] = ()
         self._results: Sequence[Value] = ()
         self._works: Mapping[str, Value] = {}
-        self._method: BlockedMethod | None = None
+        self._method: Blocked | None = None
 
     def write_zeros(self) -> Function:
         """Results for matrices without elements: zeros."""
@@ -137,7 +161,7 @@ class _Kernel:
         """Each task calls the routine once; with ``shared``, one task factors that many matrices by all threads."""
         fn, call = self._fn, self._call
         if shared is not None:
-            self._method = blocked(fn, self._problem, call.routine[1:])
+            self._method = _METHODS[call.routine[1:]](fn, self._problem)
         offsets, total = self._layout()
         is_on_stack = total <= _MOST_STACK_BYTES
         memory = fn.alloca(I64, -(-total // 8), align=_ALIGNMENT) if is_on_stack else acquire(fn, total)
@@ -190,7 +214,7 @@ class _Kernel:
         else:
             self._blocks(self._method)
 
-    def _blocks(self, method: BlockedMethod) -> None:
+    def _blocks(self, method: Blocked) -> None:
         """Factor block by block, or on a condition only."""
 
         def factor() -> None:

@@ -15,7 +15,6 @@ import struct
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from xlakit.cpu.kernels.linalg.lapack_eigen import BlockedEigh
 from xlakit.cpu.kernels.linalg.lapack_routines import Problem
 from xlakit.cpu.kernels.shared import blas
 from xlakit.cpu.kernels.shared.scratch import acquire, release
@@ -23,12 +22,72 @@ from xlakit.cpu.llvm import I32, I64, PTR, VOID, Function, Module, Value
 from xlakit.cpu.llvm.loop import NO_UNROLL
 from xlakit.cpu.loops.emit.kernel import kernel_function
 from xlakit.cpu.scalars.memory import memory_type
+from xlakit.data.primitive import PrimitiveType
 from xlakit.options import knob
 
-_BLOCK = knob("lapack_blocked.block", 64, 8, 16, tries=(48, 96))
-_STRIP = knob("lapack_blocked.strip", 128, 8, 24, tries=(64, 256))
+BLOCK = knob("lapack_blocked.block", 64, 8, 16, tries=(48, 96))
+STRIP = knob("lapack_blocked.strip", 128, 8, 24, tries=(64, 256))
 # Matrices with fewer reflections or pivots have too little work to share.
 LEAST_BLOCKED = knob("lapack_blocked.least_blocked", 512, 24)
+
+
+class Blocked:
+    """A factorization in one function, which starts tasks; the table of a task has ``entries`` entries."""
+
+    def __init__(self, fn: Function, problem: Problem, entries: int) -> None:
+        self._fn = fn
+        self._problem = problem
+        self._rows, self._columns = problem.sizes()
+        self._type = memory_type(problem.kind)
+        self._parts = 2 if problem.is_complex else 1
+        self._bytes = problem.kind.byte_width
+        fn.module.declare("xlakit_parallel", VOID, [PTR, PTR, I64, I64])
+        self._table = fn.alloca(I64, entries)
+        self._arguments = blas.Arguments(fn)
+
+    def factor(
+        self, operands: Sequence[Value], results: Sequence[Value], works: Mapping[str, Value], counts: Mapping[str, int]
+    ) -> None:
+        """Write the code for one matrix; ``counts`` are the numbers of elements of the workspaces."""
+        raise NotImplementedError
+
+    def condition(self, results: Sequence[Value]) -> Value | None:
+        """Whether the routine itself is not to be called instead; None if it never is."""
+        return None
+
+    def _start(self, tasks: Function, count: Value | int) -> None:
+        """Run tasks on the table."""
+        fn = self._fn
+        number = fn.i64(count) if isinstance(count, int) else count
+        fn.call("xlakit_parallel", VOID, fn.address(tasks.name), self._table, number, fn.i64(1))
+
+    def _set(self, *entries: Value) -> None:
+        """Set the first entries of the table."""
+        for number, entry in enumerate(entries):
+            self._fn.store(entry, self._fn.at(self._table, I64, number))
+
+    def _routine(
+        self,
+        fn: Function,
+        name: str,
+        arguments: Sequence[Value],
+        letters: int = 0,
+        kind: PrimitiveType | None = None,
+    ) -> None:
+        """Call a routine for the problem's type, or another one, with this number of character arguments."""
+        symbol = blas.declare(fn.module, blas.LETTERS[kind or self._problem.kind] + name, len(arguments), letters)
+        fn.call(symbol, VOID, *arguments, *[fn.i64(1)] * letters)
+
+    def _element(self, fn: Function, array: Value, index: Value | int) -> Value:
+        """The address of an element of an array."""
+        return fn.at(array, self._type, index * self._parts)
+
+    def _at(self, fn: Function, matrix: Value, row: Value | int, column: Value) -> Value:
+        """The address of an element of the matrix."""
+        return self._element(fn, matrix, column * self._rows + row)
+
+    def _factor(self, arguments: blas.Arguments, number: float) -> Value:
+        return arguments.data(struct.pack(blas.FACTORS[self._problem.prefix], *(number, 0.0)[: self._parts]))
 
 
 class _Strip(NamedTuple):
@@ -45,8 +104,8 @@ class _Strip(NamedTuple):
     width: Value
 
 
-class _Blocked:
-    """A factorization in place, in one function that starts tasks for each block.
+class _ByColumns(Blocked):
+    """A factorization in place that goes through blocks of columns.
 
     The table of a task has the matrix, a second array (the pivots, or the triangular factor of a block's reflections),
     and the number of the block's first row and column.
@@ -55,44 +114,24 @@ class _Blocked:
     name = ""
 
     def __init__(self, fn: Function, problem: Problem, steps: int) -> None:
-        self._fn = fn
-        self._problem = problem
-        self._rows, self._columns = problem.sizes()
+        super().__init__(fn, problem, 3)
         self._steps = steps
-        self._type = memory_type(problem.kind)
-        self._parts = 2 if problem.is_complex else 1
-        fn.module.declare("xlakit_parallel", VOID, [PTR, PTR, I64, I64])
         self._strips = self._emit_strips(fn.module)
-        self._table = fn.alloca(I64, 3)
-        self._arguments = blas.Arguments(fn)
-
-    def factor(
-        self, operands: Sequence[Value], results: Sequence[Value], works: Mapping[str, Value], counts: Mapping[str, int]
-    ) -> None:
-        """Write the code for one matrix; ``counts`` are the numbers of elements of the workspaces."""
-        raise NotImplementedError
-
-    def condition(self, results: Sequence[Value]) -> Value | None:
-        """Whether the routine itself is not to be called instead; None if it never is."""
-        return None
 
     # -- parts of a block ---------------------------------------------------------------------------
 
     def _blocks(self) -> int:
-        return -(-self._steps // _BLOCK.value)
+        return -(-self._steps // BLOCK.value)
 
     def _count(self, fn: Function, row: Value) -> Value:
         """The number of columns of the block that begins at a row."""
-        return (fn.i64(self._steps) - row).smin(_BLOCK.value)
+        return (fn.i64(self._steps) - row).smin(BLOCK.value)
 
-    def _share(self, row: Value, second: Value) -> None:
+    def _share(self, matrix: Value, second: Value, row: Value) -> None:
         """Run the tasks of a block's strips."""
-        fn = self._fn
-        fn.store(second, fn.at(self._table, I64, 1))
-        fn.store(row, fn.at(self._table, I64, 2))
-        trailing = fn.i64(self._columns) - (row + self._count(fn, row))
-        tasks = (trailing + (_STRIP.value - 1)).integer("udiv", _STRIP.value)
-        fn.call("xlakit_parallel", VOID, fn.address(self._strips.name), self._table, tasks, fn.i64(1))
+        self._set(matrix, second, row)
+        trailing = self._fn.i64(self._columns) - (row + self._count(self._fn, row))
+        self._start(self._strips, (trailing + (STRIP.value - 1)).integer("udiv", STRIP.value))
 
     def _emit_strips(self, module: Module) -> Function:
         """The task function of a block: a task is a strip of later columns."""
@@ -100,11 +139,11 @@ class _Blocked:
         table, begin, end = fn.parameters
         matrix, second = fn.load(PTR, table), fn.load(PTR, fn.at(table, I64, 1))
         row = fn.load(I64, fn.at(table, I64, 2))
-        memory = acquire(fn, _STRIP.value * _BLOCK.value * self._problem.kind.byte_width)
+        memory = acquire(fn, STRIP.value * BLOCK.value * self._bytes)
         arguments = blas.Arguments(fn)
         with fn.loop(begin, end, hints=NO_UNROLL) as task:
-            first = row + self._count(fn, row) + task.index * _STRIP.value
-            width = (fn.i64(self._columns) - first).smin(_STRIP.value)
+            first = row + self._count(fn, row) + task.index * STRIP.value
+            width = (fn.i64(self._columns) - first).smin(STRIP.value)
             self._strip(fn, arguments, _Strip(matrix, second, memory, row, first, width))
         release(fn, memory)
         fn.ret()
@@ -113,12 +152,6 @@ class _Blocked:
     def _strip(self, fn: Function, arguments: blas.Arguments, strip: _Strip) -> None:
         """Write the work of one task."""
         raise NotImplementedError
-
-    # -- calls --------------------------------------------------------------------------------------
-
-    def _routine(self, fn: Function, name: str, arguments: Sequence[Value], letters: int = 0) -> None:
-        symbol = blas.declare(fn.module, self._problem.prefix + name, len(arguments), letters)
-        fn.call(symbol, VOID, *arguments, *[fn.i64(1)] * letters)
 
     def _block(self, matrix: Value, row: Value, count: Value) -> list[Value]:
         """The arguments for a block from the diagonal down: rows, columns, address, leading dimension."""
@@ -130,18 +163,8 @@ class _Blocked:
             arguments.integer(self._rows),
         ]
 
-    def _at(self, fn: Function, matrix: Value, row: Value | int, column: Value) -> Value:
-        """The address of an element of the matrix."""
-        return fn.at(matrix, self._type, (column * self._rows + row) * self._parts)
 
-    def _element(self, fn: Function, vector: Value, index: Value) -> Value:
-        return fn.at(vector, self._type, index * self._parts)
-
-    def _factor(self, arguments: blas.Arguments, number: float) -> Value:
-        return arguments.data(struct.pack(blas.FACTORS[self._problem.prefix], *(number, 0.0)[: self._parts]))
-
-
-class BlockedLu(_Blocked):
+class BlockedLu(_ByColumns):
     """``getrf``: the results are the factors, the pivots and info."""
 
     name = "lu"
@@ -156,10 +179,9 @@ class BlockedLu(_Blocked):
         """Factor the blocks one after the other; info is the number of the first zero pivot."""
         fn, arguments = self._fn, self._arguments
         matrix, pivots, info = results
-        fn.store(matrix, self._table)
         fn.store(fn.i32(0), info)
         with fn.loop(0, self._blocks(), hints=NO_UNROLL) as loop:
-            row = loop.index * _BLOCK.value
+            row = loop.index * BLOCK.value
             count = self._count(fn, row)
             block_pivots, block_info = fn.at(pivots, I32, row), arguments.slot("found", fn.i32(0))
             self._routine(fn, "getrf", [*self._block(matrix, row, count), block_pivots, block_info])
@@ -169,9 +191,8 @@ class BlockedLu(_Blocked):
             with fn.loop(0, count, hints=NO_UNROLL) as pivot:
                 address = fn.at(block_pivots, I32, pivot.index)
                 fn.store(fn.load(I32, address) + start, address)
-            self._share(row, pivots)
-        tasks = fn.i64(self._blocks() - 1)
-        fn.call("xlakit_parallel", VOID, fn.address(self._exchanges.name), self._table, tasks, fn.i64(1))
+            self._share(matrix, pivots, row)
+        self._start(self._exchanges, self._blocks() - 1)
 
     def _strip(self, fn: Function, arguments: blas.Arguments, strip: _Strip) -> None:
         matrix, pivots, _, row, first, width = strip
@@ -200,12 +221,12 @@ class BlockedLu(_Blocked):
         matrix, pivots = fn.load(PTR, table), fn.load(PTR, fn.at(table, I64, 1))
         arguments = blas.Arguments(fn)
         with fn.loop(begin, end, hints=NO_UNROLL) as task:
-            first = task.index * _BLOCK.value
+            first = task.index * BLOCK.value
             operands = [
-                arguments.integer(_BLOCK.value),
+                arguments.integer(BLOCK.value),
                 self._at(fn, matrix, 0, first),
                 arguments.integer(self._rows),
-                arguments.computed("from", first + (_BLOCK.value + 1)),
+                arguments.computed("from", first + (BLOCK.value + 1)),
                 arguments.integer(self._steps),
                 pivots,
                 arguments.integer(1),
@@ -215,7 +236,7 @@ class BlockedLu(_Blocked):
         return fn
 
 
-class _Reflections(_Blocked):
+class _Reflections(_ByColumns):
     """The common part of QR and Q: applies the reflections of a block to strips of columns."""
 
     letter = ""
@@ -229,8 +250,8 @@ class _Reflections(_Blocked):
             columns,
             arguments.computed("count", self._count(fn, row)),
         ]
-        vectors = self._at(fn, matrix, row, row), leading, triangle, arguments.integer(_BLOCK.value)
-        target = self._at(fn, matrix, row, first), leading, work, arguments.integer(_STRIP.value)
+        vectors = self._at(fn, matrix, row, row), leading, triangle, arguments.integer(BLOCK.value)
+        target = self._at(fn, matrix, row, first), leading, work, arguments.integer(STRIP.value)
         self._routine(fn, "larfb", [*letters, *sizes, *vectors, *target], 4)
 
     def _apply(self, matrix: Value, factors: Value, triangle: Value, row: Value) -> None:
@@ -240,11 +261,11 @@ class _Reflections(_Blocked):
         with fn.if_(row + count < self._columns):
             letters = arguments.letter("F"), arguments.letter("C")
             block, factor = self._block(matrix, row, count), self._element(fn, factors, row)
-            self._routine(fn, "larft", [*letters, *block, factor, triangle, arguments.integer(_BLOCK.value)], 2)
-            self._share(row, triangle)
+            self._routine(fn, "larft", [*letters, *block, factor, triangle, arguments.integer(BLOCK.value)], 2)
+            self._share(matrix, triangle, row)
 
     def _triangle(self) -> Value:
-        return acquire(self._fn, _BLOCK.value**2 * self._problem.kind.byte_width)
+        return acquire(self._fn, BLOCK.value**2 * self._bytes)
 
 
 class BlockedQr(_Reflections):
@@ -262,10 +283,9 @@ class BlockedQr(_Reflections):
         """Factor the blocks one after the other."""
         fn, arguments = self._fn, self._arguments
         matrix, factors = results
-        fn.store(matrix, self._table)
         triangle = self._triangle()
         with fn.loop(0, self._blocks(), hints=NO_UNROLL) as loop:
-            row = loop.index * _BLOCK.value
+            row = loop.index * BLOCK.value
             block, factor = self._block(matrix, row, self._count(fn, row)), self._element(fn, factors, row)
             self._routine(
                 fn, "geqrf", [*block, factor, works["work"], arguments.integer(counts["work"]), works["info"]]
@@ -289,14 +309,12 @@ class BlockedQ(_Reflections):
         """Compute the blocks from the last to the first; columns without reflections begin as unit vectors."""
         fn, arguments = self._fn, self._arguments
         matrix, factors = results[0], operands[1]
-        fn.store(matrix, self._table)
-        bytes = self._problem.kind.byte_width
         with fn.loop(self._steps, self._columns, hints=NO_UNROLL) as loop:
-            fn.fill(self._at(fn, matrix, 0, loop.index), 0, fn.i64(self._rows * bytes))
+            fn.fill(self._at(fn, matrix, 0, loop.index), 0, fn.i64(self._rows * self._bytes))
             fn.store(fn.constant(self._type, 1.0), self._at(fn, matrix, loop.index, loop.index))
         triangle = self._triangle()
         with fn.loop(0, self._blocks(), hints=NO_UNROLL) as loop:
-            row = (fn.i64(self._blocks() - 1) - loop.index) * _BLOCK.value
+            row = (fn.i64(self._blocks() - 1) - loop.index) * BLOCK.value
             self._apply(matrix, factors, triangle, row)
             count = self._count(fn, row)
             rows, columns, *array = self._block(matrix, row, count)
@@ -313,33 +331,5 @@ class BlockedQ(_Reflections):
             ]
             self._routine(fn, "ungqr" if self._problem.is_complex else "orgqr", routine_arguments)
             with fn.loop(0, count, hints=NO_UNROLL) as column:
-                fn.fill(self._at(fn, matrix, 0, row + column.index), 0, row * bytes)
+                fn.fill(self._at(fn, matrix, 0, row + column.index), 0, row * self._bytes)
         release(fn, triangle)
-
-
-_METHODS = {
-    "getrf": BlockedLu,
-    "geqrf": BlockedQr,
-    "orgqr": BlockedQ,
-    "ungqr": BlockedQ,
-    "syevd": BlockedEigh,
-    "heevd": BlockedEigh,
-}
-
-
-BlockedMethod = BlockedLu | BlockedQr | BlockedQ | BlockedEigh
-
-
-def blocked(fn: Function, problem: Problem, routine: str) -> BlockedMethod:
-    """The blocked method of a routine."""
-    return _METHODS[routine](fn, problem)
-
-
-def is_blocked(problem: Problem, routine: str) -> bool:
-    """Whether a routine has a blocked method that pays off for a matrix of this size."""
-    if routine not in _METHODS:
-        return False
-    if routine in ("syevd", "heevd") and problem.letter("mode", "NV").text == "N":
-        return False
-    steps = problem.length(1) if routine in ("orgqr", "ungqr") else min(problem.sizes())
-    return steps >= LEAST_BLOCKED.value
