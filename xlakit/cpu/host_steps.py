@@ -13,7 +13,7 @@ import threading
 from collections.abc import Callable, Mapping
 from functools import partial
 from queue import SimpleQueue
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -168,8 +168,8 @@ class _Pointers:
         size = shape.num_elements * dtype.itemsize
         if not size:
             return np.empty(shape.dimensions, dtype)
-        memory = memoryview((ctypes.c_char * size).from_address(pointer)).cast("B")
-        return np.frombuffer(memory, dtype).reshape(shape.dimensions)
+        memory: Any = (ctypes.c_char * size).from_address(pointer)
+        return np.ndarray(shape.dimensions, dtype, memory)
 
     def value(self, shape: Shape, *, copies: bool) -> Value:
         """The value in the next arrays; ``copies`` is for readers that run after the program continues."""
@@ -192,7 +192,9 @@ class _Pointers:
             for part, inner in zip(value, shape.tuple_shapes, strict=True):
                 self.write(part, inner)
         elif shape.is_array:
-            target, source = self._array(shape), to_device(value, shape, "the result")
+            target = self._array(shape)
+            is_alike = isinstance(value, np.ndarray) and (value.dtype, value.shape) == (target.dtype, target.shape)
+            source: Array = value if is_alike else to_device(value, shape, "the result")
             is_there = source.flags.c_contiguous and array_address(source) == array_address(target)
             if not is_there:
                 target[...] = source

@@ -7,8 +7,8 @@ ignored. The body is a value; see :mod:`xlakit.distributed.packing`.
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass
 from enum import IntEnum
+from typing import NamedTuple
 
 TOKEN_BYTES = 16
 _WORDS = struct.Struct(f"={TOKEN_BYTES}s10q")
@@ -55,8 +55,7 @@ NO_ADDRESS: Address = (0, 0, 0, 0)
 NO_RUN: RunKey = (0, 0)
 
 
-@dataclass(frozen=True, slots=True)
-class Header:
+class Header(NamedTuple):
     """The header of a message.
 
     rank: the sender. program: the fingerprint of the program of the run, 0 if the sender does not know it. mark: for a

@@ -161,8 +161,9 @@ class Network:
         fingerprint = self._fingerprints.get(run.program)
         if fingerprint is None:
             fingerprint = self._fingerprints[run.program] = Fingerprint.of(run.program)
-        for rank in members:
-            self._connections.connect(rank)
+        if name not in self._last_runs:
+            for rank in members:
+                self._connections.connect(rank)
         with self._condition:
             number = self._last_runs[name] = self._last_runs.get(name, 0) + 1
             key = name, number

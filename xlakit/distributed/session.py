@@ -7,7 +7,6 @@ that are at different locations are detected at once.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol
 
@@ -101,9 +100,9 @@ class NetworkSession(LocalPart):
         self._ranks = ranks
         self.others = sorted(set(ranks) - {peers.rank})
         # The number of exchanges so far, by group.
-        self._exchanges = Counter[tuple[int, ...]]()
+        self._exchanges: dict[tuple[int, ...], int] = {}
         # The bytes that this run has sent to each process.
-        self.sent = Counter[int]()
+        self.sent: dict[int, int] = dict.fromkeys(self.others, 0)
 
     def end(self) -> None:
         """Leave the run."""
@@ -260,8 +259,8 @@ class NetworkSession(LocalPart):
     def _next_number(self, members: tuple[int, ...]) -> int:
         """The number of the next exchange of a group."""
         with self._lock:
-            self._exchanges[members] += 1
-            return self._exchanges[members]
+            number = self._exchanges[members] = self._exchanges.get(members, 0) + 1
+            return number
 
     def _send_and_receive(
         self,
@@ -302,15 +301,16 @@ class NetworkSession(LocalPart):
 
     def send(self, key: tuple[RendezvousKey, int], target: int, value: Value) -> None:
         """Send a value to a device in another process. Waits only for room there."""
-        header = self._permute_header(key, target)
+        mark, text, address = self._permute_address(key, target)
+        header = self._header(mark, address, text)
         with self.waiting(key[0]):
             self._peers.send_value(self, self._ranks[target], header, self._packed([value]))
 
     def receive(self, key: tuple[RendezvousKey, int], source: int, receiver: int) -> Value:
         """Wait for a value that a device in another process sends."""
-        rank, header = self._ranks[source], self._permute_header(key, receiver)
+        rank, (_, _, address) = self._ranks[source], self._permute_address(key, receiver)
         with self.waiting(key[0]):
-            _, body = self._peers.receive(self, [rank], header.address)[rank]
+            _, body = self._peers.receive(self, [rank], address)[rank]
         return unpack(body, 1)[0]
 
     def post(self, channel_id: int | None, message: Message) -> None:
@@ -326,10 +326,11 @@ class NetworkSession(LocalPart):
         """A function that a device calls instead of sleeping while it waits for messages from other processes."""
         return self._peers.watch(self, {self._ranks[source] for source in sources}, ready)
 
-    def _permute_header(self, key: tuple[RendezvousKey, int], receiver: int) -> Header:
+    def _permute_address(self, key: tuple[RendezvousKey, int], receiver: int) -> tuple[int, str, Address]:
+        """The location of a value that is permuted, in numbers and in words, and its address."""
         rendezvous, number = key
         mark, text = self.location(rendezvous, "permute")
-        return self._header(mark, (_PERMUTE, mark, rendezvous.number, number << 32 | receiver), text)
+        return mark, text, (_PERMUTE, mark, rendezvous.number, number << 32 | receiver)
 
 
 def _tree(ranks: Sequence[int], root: int, process: int) -> tuple[int | None, list[int]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Generator
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 from xlakit.execution.channels import Channels
@@ -48,19 +48,23 @@ class Device(Participant):
         self.transfers = Transfers(self, execution_context)
         run.devices.append(self)
 
-    @contextmanager
-    def taking_part(self) -> Generator[None]:
+    def taking_part(self) -> AbstractContextManager[None]:
         """Take part in the run during the block; raises if that cannot be."""
         run = self.run
-        with nullcontext() if run.session is None else run.session.taking_part():
-            if not run.shares_context or not self.program.channel_ends:
-                yield
-                return
-            with run.channels.using(
+        part = nullcontext() if run.session is None else run.session.taking_part()
+        return self._using_channels(part) if run.shares_context and self.program.channel_ends else part
+
+    @contextmanager
+    def _using_channels(self, part: AbstractContextManager[None]) -> Generator[None]:
+        run = self.run
+        with (
+            part,
+            run.channels.using(
                 f"'{self.program.module.name}'",
                 self.index,
                 self.program.channel_ends,
                 self.execution_context.condition,
                 lambda: run.failure is not None,
-            ):
-                yield
+            ),
+        ):
+            yield

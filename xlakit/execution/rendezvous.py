@@ -138,12 +138,16 @@ class Rendezvous:
         rendezvous = self._key_at(instruction, channel_id, tuple(members))
         session = self._run.session
         is_local = [session is None or session.is_local(member) for member in members]
-        expected = [n for n, (source, target) in enumerate(pairs) if target == position and is_local[source]]
-        with self._context.changing():
-            box = self._run.boxes.setdefault(rendezvous.key, Box())
-            for number, (source, target) in enumerate(pairs):
-                if source == position and is_local[target]:
-                    box.values[number] = payloads[number]
+        local = [n for n, (source, target) in enumerate(pairs) if is_local[source] and is_local[target]]
+        expected = [n for n in local if pairs[n][1] == position]
+        arrived = {n: payloads[n] for n in expected if pairs[n][0] == position}
+        # Where this device is the only member in this process, no box is needed.
+        has_box = is_local.count(True) > 1
+        box = Box()
+        if has_box:
+            with self._context.changing():
+                box = self._run.boxes.setdefault(rendezvous.key, box)
+                box.values.update((n, payloads[n]) for n in local if pairs[n][0] == position)
         if session is not None:
             for number, (source, target) in enumerate(pairs):
                 if source == position and not is_local[target]:
@@ -152,8 +156,9 @@ class Rendezvous:
         def absent() -> list[int]:
             return [members[pairs[n][0]] for n in expected if n not in box.values]
 
-        self._wait(rendezvous, box, absent, lambda: not absent(), is_local.count(True))
-        arrived = {number: box.values[number] for number in expected}
+        if has_box:
+            self._wait(rendezvous, box, absent, lambda: not absent(), is_local.count(True))
+            arrived = {number: box.values[number] for number in expected}
         if session is not None:
             for number, (source, target) in enumerate(pairs):
                 if target == position and not is_local[source]:

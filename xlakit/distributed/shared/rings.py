@@ -10,8 +10,7 @@ from __future__ import annotations
 import struct
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
@@ -34,8 +33,7 @@ MOST_HEAD: Final = _CAPACITY // 2 - INLINE - _RECORD.size - 8
 NO_BODY, INLINE_BODY, FORGET = -1, -2, -3
 
 
-@dataclass(frozen=True, slots=True)
-class BodyLocation:
+class BodyLocation(NamedTuple):
     """The location of a record's body. segment: its number, or INLINE_BODY or NO_BODY; fd, bytes, use: the segment's
     file, size and use. With FORGET the record tells the reader to unmap the segment of number ``use``.
     """
@@ -108,8 +106,7 @@ class OutRing:
         return True
 
 
-@dataclass(frozen=True, slots=True)
-class Record:
+class Record(NamedTuple):
     """A record that was read. body: its body, if that was in the ring; otherwise it has ``length`` bytes at its
     location.
     end: the end of the record, for :meth:`InRing.advance`.
