@@ -132,7 +132,7 @@ def judge(batch: Batch, given: Sequence[Array]) -> str:
         allowed = EXACT if opcode.startswith("convert ") else tolerance(opcode, batch.kind)
         wrong = mismatches(actual[name], other, allowed)
         if other.dtype.kind == "c" and opcode not in _WITHOUT_SIGNS:
-            wrong |= other_signs(actual[name], other)
+            wrong |= other_signs(actual[name], other) | other_nans(actual[name], other)
         if wrong.any():
             place = int(np.argmax(wrong))
             at = join([repr(x[place]) for x in given])
@@ -148,6 +148,12 @@ def other_signs(actual: Array, expected: Array) -> Array:
         alike = ((a == 0) & (b == 0)) | (np.isinf(a) & np.isinf(b))
         wrong |= alike & (np.signbit(a) != np.signbit(b))
     return wrong & ~(np.isnan(actual) | np.isnan(expected))
+
+
+def other_nans(actual: Array, expected: Array) -> Array:
+    """Where a part of complex numbers is NaN on one side only."""
+    parts = (np.isnan(part(actual)) != np.isnan(part(expected)) for part in (np.real, np.imag))
+    return np.logical_or(*parts)
 
 
 def main(arguments_given: Sequence[str] | None = None) -> int:

@@ -220,18 +220,6 @@ def _complex_specials(mismatch: Mismatch) -> bool:
     return bool(np.any(lost)) and mismatch.agree([np.where(lost, theirs, mine)], [theirs])
 
 
-def _root_of_negative(mismatch: Mismatch) -> bool:
-    """Agreement when the imaginary parts lose the sign of zero, and with what _complex_specials allows."""
-    program = mismatch.program
-    if program.opcode != "sqrt" or mismatch.expected[0].dtype.kind != "c":
-        return False
-    operand = np.array(program.arguments[0][0])
-    imag = np.imag(operand)
-    operand.imag = np.where(imag == 0, 0, imag)
-    again = replace(mismatch, actual=mismatch.rerun(((operand,),)))
-    return mismatch.agree(again.actual, mismatch.expected) or _complex_specials(again)
-
-
 def _unstable(mismatch: Mismatch) -> bool:
     return mismatch.agree(mismatch.actual, mismatch.reference(mismatch.program))
 
@@ -301,11 +289,6 @@ DIFFERENCES: dict[str, Difference] = {
         "jaxlib's complex functions are formulas that give NaN where a part of an operand is infinite or NaN, and for "
         "powers of 0; xlakit gives what C's Annex G says, as XLA's own evaluator does",
         _complex_specials,
-    ),
-    "root of a negative number": Difference(
-        "jaxlib's complex sqrt takes a negative number's imaginary part of -0 for 0; C's Annex G, and XLA's own "
-        "evaluator, give the root below the axis there",
-        _root_of_negative,
     ),
     "unstable": Difference(
         "jaxlib gave another result when it ran the same program again, and that one agrees (seen in convolutions of "

@@ -67,6 +67,14 @@ class Cholesky(Op):
 
 def _cholesky(matrices: Array) -> Array:
     """The lower factors, from the lower triangles; all NaN where a matrix is not positive definite."""
+    factors = _factors(matrices)
+    if matrices.size:
+        # LAPACK may take a pivot of NaN for a positive one; then the last one is NaN, too.
+        factors[~(factors[..., -1, -1].real > 0)] = np.nan
+    return factors
+
+
+def _factors(matrices: Array) -> Array:
     try:
         return np.linalg.cholesky(matrices)
     except np.linalg.LinAlgError:

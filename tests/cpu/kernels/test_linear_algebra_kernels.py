@@ -76,6 +76,19 @@ def test_narrow_types_are_computed_in_f32():
     agree(lambda x: xla.triangular_solve(x, x, True, True, False), a)
 
 
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("size", [1, 5, 40, 300])
+def test_a_matrix_with_a_nan_has_no_factor(kind, size):
+    spoiled = np.stack([definite(kind, size), definite(kind, size)])
+    spoiled[1, size - 1, 0] = spoiled[1, 0, size - 1] = np.nan
+    for lower in (True, False):
+        computation = build(lambda x, lower=lower: xla.cholesky(x, lower=lower), shape_of(spoiled))
+        for backend in ("cpu", "interpreter"):
+            found = np.asarray(xla.compile(computation, backend=backend)(spoiled))
+            assert np.isfinite(found[0]).all()
+            assert np.isnan(found[1]).all()
+
+
 @pytest.mark.parametrize("lower", [True, False])
 @pytest.mark.parametrize("kind", [np.float32, np.complex128])
 def test_large_factors_do_not_depend_on_threads(kind, lower):

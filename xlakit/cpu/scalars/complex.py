@@ -49,7 +49,7 @@ _WIDE: dict[str, Callable[..., Scalar]] = {
     "divide": arithmetic.divide,
     "abs": arithmetic.magnitude,
     "sign": arithmetic.sign,
-    "sqrt": arithmetic.sqrt,
+    "sqrt": arithmetic.sqrt_above_cut,
     "rsqrt": arithmetic.rsqrt,
     "exponential": exponential.exp,
     "exponential-minus-one": exponential.expm1,

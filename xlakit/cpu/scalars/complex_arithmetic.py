@@ -245,6 +245,12 @@ def sqrt(a: Complex) -> Complex:
     return choose(is_infinite(y), (infinity, y), result)
 
 
+def sqrt_above_cut(a: Complex) -> Complex:
+    """As :func:`sqrt`, but -0 counts as the imaginary part 0, and a NaN makes both parts NaN, as in XLA."""
+    nothing = constant(a[0], float("nan"))
+    return choose(a[0].is_nan() | a[1].is_nan(), (nothing, nothing), sqrt((a[0], a[1] + 0.0)))
+
+
 def rsqrt(a: Complex) -> Complex:
     """1 / sqrt(z); for zero it is (inf, NaN), as in XLA."""
     x, y = a

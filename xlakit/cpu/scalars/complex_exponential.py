@@ -36,37 +36,32 @@ def reduced(x: Value) -> tuple[Value, Value]:
 
 
 def exp(a: Complex) -> Complex:
-    """e^z."""
+    """e^z, whose imaginary part is +0 for an angle of either 0, as XLA's."""
     x, y = a
     less, factor = reduced(x)
     size = function("exp", less)
     result = size * function("cos", y) * factor, size * function("sin", y) * factor
-    # An infinite exponent with an infinite or NaN angle has no direction: exp(-inf) is 0, and exp(inf) stays infinite.
-    odd = is_infinite(x) & ~(absolute(y) < INFINITY)
-    ends = where(x < 0.0, 0.0, x), where(x < 0.0, with_sign_of(constant(y, 0.0), y), constant(y, math.nan))
-    result = choose(odd, ends, result)
-    return result[0], where(y.eq(0.0), y, result[1])
+    return result[0], where(y.eq(0.0), 0.0, result[1])
 
 
 def expm1(a: Complex) -> Complex:
-    """e^z - 1, accurate near 0; NaN, as XLA's, for an infinite real part with an infinite or NaN imaginary part."""
+    """e^z - 1, accurate near 0, with zeros of the signs that XLA gives them."""
     x, y = a
     far = exp(a)
     half = function("sin", y * 0.5)
-    near = fma(function("expm1", x), function("cos", y), half * half * -2.0)
-    result = where(absolute(x) < 1.0, near, far[0] - 1.0), far[1]
-    nothing = constant(x, math.nan)
-    return choose(is_infinite(x) & ~(absolute(y) < INFINITY), (nothing, nothing), result)
+    # Adding 0 makes a difference of -0 and 0 be 0.
+    near = fma(function("expm1", x), function("cos", y), half * half * -2.0) + 0.0
+    return where(absolute(x) < 1.0, near, far[0] - 1.0), far[1]
 
 
 def log_of_size(a: Complex) -> Value:
-    """Log |z|, accurate also if |z| is near 1."""
+    """Log |z|, accurate also if |z| is near 1; NaN if a part is, as XLA's."""
     number, count, _ = scaled(a)
     total, lost = square_size(number)
     # log(total + lost) is log(total) + lost / total, up to terms below the last bit.
     correction = where((total > 0.0) & (total < INFINITY), lost / total, 0.0)
     result = fma(count, -_LOG_OF_STEP, (function("log", total) + correction) * 0.5)
-    return where(has_infinity(a), INFINITY, result)
+    return where(has_infinity(a), absolute(a[0]) + absolute(a[1]), result)
 
 
 def log(a: Complex) -> Complex:
@@ -98,9 +93,11 @@ def logistic(a: Complex) -> Complex:
     ends = is_infinite(x)
     lost = sine.is_nan()
     along = where(ends, where(lost, small, with_sign_of(small, cosine)), small * cosine)
-    across = where(ends, with_sign_of(small, where(lost, y, sine)), small * sine)
-    result = choose(x > 50.0, (1.0 - along, across), result)
-    return choose(x < -50.0, (along, across), result)
+    across = where(ends, with_sign_of(small, where(lost, 0.0, sine)), small * sine)
+    # Beside 1 the quotient's imaginary part loses the sign of a zero.
+    result = choose(x > 50.0, (1.0 - along, across + 0.0), result)
+    result = choose(x < -50.0, (along, across), result)
+    return result[0], where(y.eq(0.0) & ~x.is_nan(), 0.0, result[1])
 
 
 def power(a: Complex, b: Complex) -> Complex:
@@ -123,8 +120,11 @@ def power(a: Complex, b: Complex) -> Complex:
     result = radius * function("cos", turn), radius * function("sin", turn)
 
     real = d.eq(0.0)
-    zero, one, infinite = constant(x, 0.0), constant(x, 1.0), constant(x, INFINITY)
-    result = choose(x.eq(0.0) & y.eq(0.0) & (c > 0.0), (zero, zero), result)
+    zero, one, infinite, nothing = (constant(x, number) for number in (0.0, 1.0, INFINITY, math.nan))
+    nil = x.eq(0.0) & y.eq(0.0)
+    result = choose(nil & (c > 0.0), (zero, zero), result)
+    # At its pole a power has no direction.
+    result = choose(nil & (c < 0.0), (nothing, nothing), result)
     pole = x.eq(INFINITY) & y.eq(0.0) & real
     result = choose(pole & (c > 0.0), (infinite, zero), result)
     result = choose(pole & (c < 0.0), (zero, zero), result)

@@ -46,17 +46,21 @@ def sinh(a: Complex) -> Complex:
     sine, cosine, factor = _hyperbolic(x)
     turned = function("cos", y)
     result = sine * turned * factor, cosine * function("sin", y) * factor
-    # On the axes, 0 times infinity is 0; 0 times NaN keeps the sign of the 0.
-    return where(x.eq(0.0) & turned.is_nan(), x, result[0]), where(y.eq(0.0), y, result[1])
+    # On the axes, 0 times infinity is 0; 0 times NaN keeps the sign of the 0. Infinity stays infinite without an angle.
+    lost = turned.is_nan()
+    real = where(lost & x.eq(0.0), x, where(lost & is_infinite(x), INFINITY, result[0]))
+    return real, where(y.eq(0.0), y, result[1])
 
 
 def cosh(a: Complex) -> Complex:
     """The hyperbolic cosine."""
     x, y = a
     sine, cosine, factor = _hyperbolic(x)
-    result = cosine * function("cos", y) * factor, sine * function("sin", y) * factor
+    turned = function("cos", y)
+    result = cosine * turned * factor, sine * function("sin", y) * factor
     lost = (y.eq(0.0) | x.eq(0.0)) & result[1].is_nan()
-    return result[0], where(lost, with_sign_of(constant(x, 1.0), y) * with_sign_of(constant(x, 0.0), x), result[1])
+    imaginary = where(lost, with_sign_of(constant(x, 1.0), y) * with_sign_of(constant(x, 0.0), x), result[1])
+    return where(turned.is_nan() & is_infinite(x), INFINITY, result[0]), imaginary
 
 
 def sin(a: Complex) -> Complex:
@@ -84,7 +88,7 @@ def tanh(a: Complex) -> Complex:
     real, imaginary = hyperbolic * companion / below, sine * cosine / below
     beyond = (absolute(x) > _TANH_LIMIT) & ~(sine.is_nan() & ~is_infinite(x))
     imaginary = where(beyond, with_sign_of(constant(y, 0.0), where(sine.is_nan(), y, sine * cosine)), imaginary)
-    real = where(beyond, 1.0, real)
+    real = where(beyond, 1.0, where(sine.is_nan() & x.eq(0.0), x, real))
     return with_sign_of(real, x), where(y.eq(0.0), y, imaginary)
 
 
@@ -125,7 +129,11 @@ def _arcs(a: Complex) -> tuple[Value, Value, Value]:
     height = function("asinh", fma(u[0], v[1], -(u[1] * v[0])))
     along = function("atan2", x, fma(u[0], v[0], -(u[1] * v[1])))
     back = function("atan2", u[0], v[0]) * 2.0
-    return along, back, height + with_sign_of(lost, height)
+    # On the imaginary axis and at infinity a NaN in one part leaves the other one its value.
+    axis = a[0].eq(0.0) & a[1].is_nan()
+    along, back = where(axis, a[0], along), where(axis, math.pi / 2, back)
+    height = where(has_infinity(a), with_sign_of(lost, a[1]), height + with_sign_of(lost, height))
+    return along, back, height
 
 
 def asin(a: Complex) -> Complex:
@@ -172,7 +180,7 @@ def atanh(a: Complex) -> Complex:
     angle = function("atan2", v * 2.0 * factor, fma(below, factor + u, -(v * v))) * 0.5
     quarter = where(y.is_nan(), y, with_sign_of(constant(y, math.pi / 2), y))
     infinite = has_infinity(a)
-    real = where(infinite, 0.0, growth * 0.25)
+    real = where(infinite | x.eq(0.0), 0.0, growth * 0.25)
     return with_sign_of(real, a[0]), where(infinite, quarter, angle)
 
 

@@ -102,7 +102,7 @@ class Exponential(Elementary):
     """e to the power of x."""
 
     real = staticmethod(of_doubles(np.exp))
-    complex = staticmethod(of_wider_complex(np.exp))
+    complex = staticmethod(of_wider_complex(of_complex.exp))
 
 
 @operation("exponential-minus-one", arity=1, pointwise=True)
@@ -118,7 +118,7 @@ class Log(Elementary):
     """The natural logarithm of x."""
 
     real = staticmethod(of_doubles(np.log))
-    complex = staticmethod(of_wider_complex(np.log))
+    complex = staticmethod(of_wider_complex(of_complex.log))
 
 
 @operation("log-plus-one", arity=1, pointwise=True)
@@ -150,7 +150,7 @@ class Sqrt(Elementary):
     """The square root of x."""
 
     real = staticmethod(of_doubles(np.sqrt))
-    complex = staticmethod(of_wider_complex(np.sqrt))
+    complex = staticmethod(of_wider_complex(of_complex.sqrt))
 
 
 @operation("rsqrt", arity=1, pointwise=True, documents=("Rsqrt",))

@@ -2,7 +2,7 @@
 
 The arguments are in a wider type than the result (see ``numerics.to_wider_complex``), so the formulas take care of
 range and cancellation, but not of the last bit. Infinities, NaN, branch cuts and signed zeros follow C99's Annex G, or
-XLA where it differs.
+XLA where its CPU backend and its evaluator agree on something else.
 """
 
 from __future__ import annotations
@@ -28,28 +28,48 @@ def _where(condition: Array, real: Array | float, imag: Array | float, otherwise
     return compose(np.where(condition, real, otherwise.real), np.where(condition, imag, otherwise.imag))
 
 
+def exp(z: Complex) -> Complex:
+    """e^z. Its imaginary part is +0 for an angle of either 0; it is NaN at an infinite real part without an angle."""
+    x, y = z.real, z.imag
+    found: Complex = np.exp(z)
+    found = compose(found.real, np.where(y == 0, 0.0, found.imag))
+    return _where(np.isinf(x) & ~np.isfinite(y), np.nan, np.nan, found)
+
+
+def sqrt(z: Complex) -> Complex:
+    """The square root, of a number on the branch cut the one above it; a NaN makes both parts NaN."""
+    found: Complex = np.sqrt(compose(z.real, z.imag + 0.0))
+    return _where(np.isnan(z), np.nan, np.nan, found)
+
+
+def log(z: Complex) -> Complex:
+    """The principal logarithm; NaN if a part is."""
+    return _where(np.isnan(z), np.nan, np.nan, np.log(z))
+
+
 def log1p(z: Complex) -> Complex:
-    """log(1 + z), accurate near 0."""
+    """log(1 + z), accurate near 0; NaN if a part is."""
     x, y = z.real, z.imag
     near = np.hypot(x, y) < 0.5
     # |1 + z|^2 - 1
     excess = np.where(near, x * (2 + x) + y * y, 0)
-    far = np.log(np.hypot(1 + x, y))
+    far = np.where(np.isnan(z), np.nan, np.log(np.hypot(1 + x, y)))
     return compose(np.where(near, np.log1p(excess) / 2, far), np.arctan2(y, 1 + x))
 
 
 def expm1(z: Complex) -> Complex:
-    """exp(z) - 1, accurate near 0; at an infinite real part without a direction it is NaN, as XLA's is."""
+    """exp(z) - 1, accurate near 0, with the zeros and NaN of :func:`exp`, and 0 for -0."""
     x, y = z.real, z.imag
-    e: Complex = np.exp(z)
-    half = np.sin(y / 2)
-    real = np.where(np.isfinite(x) & (np.abs(x) < 1), np.expm1(x) * np.cos(y) - 2 * half * half, e.real - 1)
-    found = compose(real, np.where(y == 0, y, e.imag))
-    return _where(np.isinf(x) & ~np.isfinite(y), np.nan, np.nan, found)
+    e, half = exp(z), np.sin(y / 2)
+    near = np.expm1(x) * np.cos(y) - 2 * half * half + 0.0
+    return compose(np.where(np.isfinite(x) & (np.abs(x) < 1), near, e.real - 1), e.imag)
 
 
 def logistic(z: Complex) -> Complex:
-    """1 / (1 + exp(-z)), accurate also near its poles, the odd multiples of i*pi."""
+    """1 / (1 + exp(-z)), accurate also near its poles, the odd multiples of i*pi.
+
+    Its imaginary part is +0 for a real number, and where it vanishes beside 1.
+    """
     x, y = z.real, z.imag
     inner = np.clip(x, -50, 50)
     # |1 + exp(-z)|^2 exp(x) / 4, as a sum of two squares
@@ -57,8 +77,9 @@ def logistic(z: Complex) -> Complex:
     out = compose((np.expm1(inner) + 2 * np.cos(y / 2) ** 2) / (4 * size), np.sin(y) / (4 * size))
     left: Complex = np.exp(z)
     right: Complex = np.exp(-z)
-    out = _where(x > 50, 1 - right.real, -right.imag, out)
-    return _where(x < -50, left.real, left.imag, out)
+    out = _where(x > 50, 1 - right.real, -right.imag + 0.0, out)
+    out = _where(x < -50, left.real, np.where(np.isfinite(y), left.imag, 0.0), out)
+    return compose(out.real, np.where((y == 0) & ~np.isnan(x), 0.0, out.imag))
 
 
 def rsqrt(z: Complex) -> Complex:

@@ -180,7 +180,8 @@ def emit_cholesky(module: Module, instruction: Instruction) -> Kernel:
     width = 2 if kind.is_complex else 1
     with fn.loop(*((0, count) if is_shared else (begin, end)), hints=NO_UNROLL) as task:
         matrix = fn.at(factors, memory_type(kind), task.index * (size * size * width))
-        good = factor.factor(matrix)
+        # LAPACK may take a pivot of NaN for a positive one; then the last one is NaN, too.
+        good = factor.factor(matrix) & (parts(load(fn, kind, matrix, fn.i64(size * size - 1)))[0] > 0.0)
         fn.if_else(good, lambda: _clear(fn, kind, matrix, size, lower=lower), lambda: _spoil(fn, kind, matrix, size))
     fn.ret()
     cost = cost_model().cycles(200.0 + 0.2 * size**3 * (4 if kind.is_complex else 1))
