@@ -70,7 +70,7 @@ def _cholesky(matrices: Array) -> Array:
     factors = _factors(matrices)
     if matrices.size:
         # LAPACK may take a pivot of NaN for a positive one; then the last one is NaN, too.
-        factors[~(factors[..., -1, -1].real > 0)] = np.nan
+        factors[~(np.real(factors[..., -1, -1]) > 0)] = np.nan
     return factors
 
 
