@@ -43,11 +43,11 @@ def binder(function: Callable[..., Any]) -> Callable[..., inspect.BoundArguments
         hints = typing.get_type_hints(function, include_extras=True)
         return {name: convert_of(hints[name]) for name in signature.parameters if name in hints}
 
-    return signature_binder(function.__name__, signature, converts)
+    return signature_binder(function, signature, converts)
 
 
 def signature_binder(
-    called: str, signature: inspect.Signature, converts: Callable[[], dict[str, Convert]]
+    function: Callable[..., Any], signature: inspect.Signature, converts: Callable[[], dict[str, Convert]]
 ) -> Callable[..., inspect.BoundArguments]:
     """As :func:`binder`, for a signature; ``converts`` is called when arguments are first bound."""
     converts = functools.cache(converts)
@@ -56,14 +56,14 @@ def signature_binder(
         try:
             given = signature.bind(*args, **kwargs)
         except TypeError as error:
-            raise incompatible(called, f"{error}; it takes {signature}") from None
+            raise incompatible(function.__name__, f"{error}; it takes {signature}") from None
         convert = converts()
         for name, value in given.arguments.items():
             if name in convert:
                 try:
                     given.arguments[name] = convert[name](value)
                 except MisfitError:
-                    raise incompatible(called, f"{name} is {_shown(value)}; it takes {signature}") from None
+                    raise incompatible(function.__name__, f"{name} is {_shown(value)}; it takes {signature}") from None
         return given
 
     return bind

@@ -6,6 +6,7 @@ import functools
 import inspect
 import keyword
 from collections.abc import Callable, Iterator, Sequence
+from types import FunctionType
 from typing import Any, NamedTuple, cast
 
 from xlakit.compat.xla_client.binding import convert_of, signature_binder
@@ -45,7 +46,7 @@ class InvalidOperand(Exception):
     """Raised for an operand whose operation was malformed; the builder already has its error."""
 
 
-def operation(name: str, function: Callable[..., Any], /, **parameters: Kind) -> Callable[..., Any]:
+def operation(function: Callable[..., Any], /, **parameters: Kind) -> Callable[..., Any]:
     """A function of ``ops``: a function on xlakit's handles, which gets the arguments in the order of the parameters.
 
     A parameter that is called ``arg`` has no name, a keyword of Python is spelled with an underscore. Arguments of
@@ -53,7 +54,6 @@ def operation(name: str, function: Callable[..., Any], /, **parameters: Kind) ->
     is given then raises it when its shape is asked for.
     """
     signature = _signature(parameters)
-    bind = signature_binder(name, signature, lambda: {n: convert_of(kind.hint) for n, kind in parameters.items()})
     results = max(1, str(function.__annotations__.get("return", "Op")).count("Op"))
 
     def call(*args: Any, **kwargs: Any) -> Any:
@@ -73,7 +73,7 @@ def operation(name: str, function: Callable[..., Any], /, **parameters: Kind) ->
             builder.keep_error(error)
             return _failed(builder, results)
 
-    call.__name__ = call.__qualname__ = name
+    bind = signature_binder(call, signature, lambda: {n: convert_of(kind.hint) for n, kind in parameters.items()})
     call.__doc__ = function.__doc__
     call.__signature__ = signature  # pyright: ignore[reportFunctionMemberAccess]
     return call
@@ -95,7 +95,7 @@ def _signature(parameters: dict[str, Kind]) -> inspect.Signature:
     ])  # fmt: skip
 
 
-def overloaded(name: str, *forms: Callable[..., Any]) -> Callable[..., Any]:
+def overloaded(*forms: Callable[..., Any]) -> Callable[..., Any]:
     """A function that is the first of several forms whose parameters its arguments fit."""
 
     @functools.wraps(forms[0])
@@ -108,8 +108,16 @@ def overloaded(name: str, *forms: Callable[..., Any]) -> Callable[..., Any]:
                 problems.append(str(error))
         raise TypeError("; or ".join(problems))
 
-    call.__name__ = call.__qualname__ = name
+    call.forms = forms  # pyright: ignore[reportAttributeAccessIssue]
     return call
+
+
+def name_functions(module: dict[str, Any]) -> None:
+    """Give the functions that were made here, and their forms, the names that they have in a module."""
+    for name, function in module.items():
+        for form in (function, *getattr(function, "forms", ())):
+            if isinstance(form, FunctionType) and form.__module__ == __name__:
+                form.__name__ = form.__qualname__ = name
 
 
 def _handles(values: object) -> Iterator[XlaOp | XlaBuilder]:
