@@ -78,6 +78,11 @@ def print_instruction(instruction: Instruction, options: PrintOptions = _EVERYTH
     return _Printer(options).instruction(instruction)
 
 
+def print_parts(instruction: Instruction, options: PrintOptions) -> tuple[str, str, list[str]]:
+    """The opcode of an instruction, what is in the parentheses after it, and its attributes, one by one."""
+    return _Printer(options).parts(instruction)
+
+
 def print_computation(computation: Computation, options: PrintOptions = _EVERYTHING) -> str:
     """One computation, without those that it calls."""
     return _Printer(options).computation(computation, is_entry=False)
@@ -123,6 +128,11 @@ class _Printer:
         return f"({parameters}) -> {computation.root.shape.to_string(with_layout=False)} "
 
     def instruction(self, instruction: Instruction) -> str:
+        opcode, inside, attributes = self.parts(instruction)
+        result = f"{self._percent}{instruction.name} = {self.shape(instruction.shape)}"
+        return ", ".join([f"{result} {opcode}({inside})", *attributes])
+
+    def parts(self, instruction: Instruction) -> tuple[str, str, list[str]]:
         op, opcode = instruction.op, instruction.opcode
         plan = _plan(type(op))
         inner = _sugared_op(instruction) if isinstance(op, Async) else None
@@ -131,7 +141,7 @@ class _Printer:
             inside = _ELIDED
         if inner is not None:
             opcode = inner.opcode + opcode.removeprefix("async")
-        parts = [f"{self._percent}{instruction.name} = {self.shape(instruction.shape)} {opcode}({inside})"]
+        parts: list[str] = []
         annotations = instruction.annotations
         if annotations.parameter_replication:
             marks = ",".join("true" if m else "false" for m in annotations.parameter_replication)
@@ -142,7 +152,7 @@ class _Printer:
             self._attributes(parts, plan.attributes, op, instruction)
         if annotations is not NO_ANNOTATIONS or instruction.control_predecessors or plan.late:
             self._annotations(parts, instruction, annotations, plan.late)
-        return ", ".join(parts)
+        return opcode, inside, parts
 
     def _inline(self, show: Callable[[Op], str], op: Op) -> str:
         literal = getattr(op, "literal", None)
@@ -174,7 +184,7 @@ class _Printer:
                 continue
             if entry.kind is Kind.COMPUTATION_LIST and isinstance(op, Conditional) and _on_predicate(instruction):
                 on_true, on_false = (self._percent + computation.name for computation in value)
-                parts.append(f"true_computation={on_true}, false_computation={on_false}")
+                parts += [f"true_computation={on_true}", f"false_computation={on_false}"]
             else:
                 text = entry.show(value)
                 if entry.kind in CALLING and self._options.short:

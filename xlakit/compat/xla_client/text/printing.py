@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from xlakit.compat.xla_client.text.numbering import in_print_order
 from xlakit.data.literal import Literal
-from xlakit.formats.hlo_text.printer import PrintOptions, print_instruction
+from xlakit.formats.hlo_text.printer import PrintOptions, print_parts
 from xlakit.ir.instruction import Computation, HloModule, Instruction
 from xlakit.ops.data import Constant
 
@@ -182,22 +182,14 @@ def _name(instruction: Instruction, options: HloPrintOptions) -> str:
 
 def printed_parts(instruction: Instruction, options: HloPrintOptions) -> tuple[str, str, list[str]]:
     """The opcode, what is in the parentheses after it, and the attributes, as they are printed."""
-    layouts = options.include_layout_in_shapes
-    shape = instruction.shape
     large = options.print_large_constants or options._writes_essentials
-    full = PrintOptions(metadata=options.print_metadata, layouts=layouts, large_constants=large)
-    text = print_instruction(instruction, full)
-    shown = shape.to_string(with_layout=layouts)
-    opcode, _, rest = text.removeprefix(f"%{instruction.name} = ").removeprefix(f"{shown} ").partition("(")
-    # The operands as they are printed, up to the parenthesis that ends them.
-    end = 0
-    for operand in instruction.operands:
-        end = rest.index(f"%{operand.name}", end) + len(operand.name) + 1
-    end = rest.index(")", end) if instruction.operands else _end_of_value(rest)
-    inside = rest[:end]
+    full = PrintOptions(
+        metadata=options.print_metadata, layouts=options.include_layout_in_shapes, large_constants=large
+    )
+    opcode, inside, attributes = print_parts(instruction, full)
     if options._writes_essentials and isinstance(instruction.op, Constant):
         inside = _essential(instruction.op.literal, inside)
-    return opcode, inside, _split(rest[end + 1 :])
+    return opcode, inside, attributes
 
 
 def _essential(literal: Literal, shown: str) -> str:
@@ -235,28 +227,6 @@ def _operands(instruction: Instruction, names: dict[Instruction, str], options: 
         comment = f"/*index={number}*/" if number and not number % 5 and options._counts_operands else ""
         shown.append(comment + " ".join(parts))
     return ", ".join(shown)
-
-
-def _end_of_value(rest: str) -> int:
-    """Where the parenthesis of an instruction without operands ends: of a parameter's number, a constant's value."""
-    depth = 0
-    for match in re.finditer(r'"(?:[^"\\]|\\.)*"|[()]', rest):
-        depth += {"(": 1, ")": -1}.get(match[0], 0)
-        if depth < 0:
-            return match.start()
-    return len(rest)
-
-
-def _split(attributes: str) -> list[str]:
-    """Attributes one by one, which commas separate outside of brackets and strings."""
-    parts, depth, start = list[str](), 0, 0
-    for match in re.finditer(r'"(?:[^"\\]|\\.)*"|[(){}\[\],]', attributes):
-        if match[0] == "," and not depth:
-            parts.append(attributes[start : match.start()].strip())
-            start = match.end()
-        depth += (match[0] in "({[") - (match[0] in ")}]") if len(match[0]) == 1 else 0
-    parts.append(attributes[start:].strip())
-    return [part for part in parts if part]
 
 
 def _is_printed(attribute: str, options: HloPrintOptions) -> bool:
