@@ -11,10 +11,11 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from itertools import chain, count
-from typing import Any, Self, cast
+from typing import Any, cast
 
 from xlakit.arguments import converting, explaining
 from xlakit.data.html import HtmlPage
+from xlakit.data.immutable import Immutable
 from xlakit.data.shape import ProgramShape, Shape, ShapeIndex, make_tuple_shape
 from xlakit.errors import ArgumentError, Location, ShapeError
 from xlakit.ir.attributes import NO_ANNOTATIONS, AliasEntry, Annotations, OpMetadata, Sharding
@@ -27,7 +28,7 @@ from xlakit.ops.handle import ComputationLike, XlaOp, as_op, building, caller_lo
 from xlakit.ops.random import Rng, RngGetAndUpdateState
 
 
-class XlaComputation:
+class XlaComputation(Immutable):
     """A built computation: the argument of ``compile``, and of operations that call one, such as reduce and while."""
 
     __slots__ = ("_aliases", "computation")
@@ -36,12 +37,6 @@ class XlaComputation:
     def __init__(self, computation: Computation, aliases: Sequence[AliasEntry] = ()) -> None:
         self.computation = computation
         self._aliases = tuple(aliases)
-
-    def __copy__(self) -> Self:
-        return self
-
-    def __deepcopy__(self, memo: object) -> Self:
-        return self
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _computation_of, (self.to_module(),)

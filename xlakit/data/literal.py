@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any, Self, cast
+from typing import Any, cast
 
 import numpy as np
 
 from xlakit.arguments import constructing, converting, explaining
+from xlakit.data.immutable import Immutable
 from xlakit.data.index_util import padded_sizes
 from xlakit.data.layout import Layout
 from xlakit.data.primitive import PrimitiveType
@@ -27,7 +28,7 @@ _SHOWN = 10
 
 
 @constructing
-class Literal:
+class Literal(Immutable):
     """An array, a tuple of literals, or a token, with its shape. It does not change.
 
     ``array`` holds the logical value (dimension 0 first), whatever the layout; the layout decides only
@@ -82,12 +83,6 @@ class Literal:
             array = array.copy()
             array.flags.writeable = False
         return array
-
-    def __copy__(self) -> Self:
-        return self
-
-    def __deepcopy__(self, memo: object) -> Self:
-        return self
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Literal, (self.shape, self._array, self.elements)

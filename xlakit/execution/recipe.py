@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Self
 
+from xlakit.data.immutable import Immutable
 from xlakit.dataclass import dataclass
 from xlakit.errors import UnsupportedError
 from xlakit.execution.options import ExecutionOptions
@@ -25,7 +26,7 @@ States = tuple[tuple[int, ...], ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Recipe:
+class Recipe(Immutable):
     """How an executable was compiled.
 
     compile: a backend's ``compile_module``. execution: without a context, which belongs to one process. arguments: the
@@ -46,9 +47,6 @@ class Recipe:
             )
         executable.random_states = states
         return executable
-
-    def __deepcopy__(self, memo: object) -> Self:
-        return self
 
 
 class Recompiled:

@@ -10,10 +10,11 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import field
-from typing import Any, Self, TypeVar
+from typing import Any, TypeVar
 
 from xlakit.arguments import constructing, converting, explaining
 from xlakit.data.html import HtmlPage
+from xlakit.data.immutable import Immutable
 from xlakit.data.shape import ProgramShape, Shape
 from xlakit.dataclass import dataclass
 from xlakit.errors import Location, ShapeError, VerificationError, XlakitError
@@ -31,7 +32,7 @@ _OpT = TypeVar("_OpT", bound=Op)
 _Node = TypeVar("_Node")
 
 
-class Instruction:
+class Instruction(Immutable):
     """One operation applied to operands. Immutable: make another with :meth:`replace`."""
 
     __slots__ = ("annotations", "control_predecessors", "name", "op", "operands", "shape")
@@ -82,12 +83,6 @@ class Instruction:
             control_predecessors=self.control_predecessors if control_predecessors is None else control_predecessors,
             annotations=self.annotations if annotations is None else annotations,
         )
-
-    def __copy__(self) -> Self:
-        return self
-
-    def __deepcopy__(self, memo: object) -> Self:
-        return self
 
     def __reduce__(self) -> tuple[Any, ...]:
         # Pickling operand by operand would recurse as deep as the longest chain of instructions.
@@ -156,7 +151,7 @@ def infer_shape(
 
 @constructing
 @dataclass(frozen=True, slots=True, eq=False)
-class Computation:
+class Computation(Immutable):
     """A function: instructions with operands before users, one of them the root."""
 
     name: str
@@ -176,12 +171,6 @@ class Computation:
         write(self, "has_side_effect", acts)
         write(self, "callers", tuple([i for i in self.instructions if i.op.can_call and i.op.called_computations]))
         write(self, "is_pointwise", all(i.is_pointwise for i in self.instructions))
-
-    def __copy__(self) -> Self:
-        return self
-
-    def __deepcopy__(self, memo: object) -> Self:
-        return self
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _entry_of, (HloModule(self.name, self),)
@@ -265,7 +254,7 @@ def depth_first(roots: Iterable[_Node], needed: Callable[[_Node], Sequence[_Node
 
 @constructing
 @dataclass(frozen=True, slots=True, eq=False)
-class HloModule:
+class HloModule(Immutable):
     """A whole program: computations, callees first, and the one that is entered.
 
     ``entry_computation_layout`` says the layouts of arguments and result where they are fixed.
@@ -292,12 +281,6 @@ class HloModule:
     def __post_init__(self) -> None:
         ordered = computations_callees_first([*self.computations, self.entry])
         object.__setattr__(self, "computations", (*(c for c in ordered if c is not self.entry), self.entry))
-
-    def __copy__(self) -> Self:
-        return self
-
-    def __deepcopy__(self, memo: object) -> Self:
-        return self
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _module_of, (self.to_proto(),)

@@ -11,10 +11,11 @@ import dataclasses
 import enum
 import importlib
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol, Self, TypeVar, dataclass_transform
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol, TypeVar, dataclass_transform
 
 import numpy as np
 
+from xlakit.data.immutable import Immutable
 from xlakit.data.shape import Shape
 from xlakit.dataclass import dataclass
 from xlakit.errors import InternalError, ShapeError, UnsupportedError
@@ -257,7 +258,7 @@ class Evaluation(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Op:
+class Op(Immutable):
     """The base of all operations.
 
     Subclasses are made with :func:`operation`; their fields are the attributes.
@@ -277,12 +278,6 @@ class Op:
     can_call: ClassVar[bool] = False
     # Whether the class overrides has_side_effect.
     can_have_effect: ClassVar[bool] = False
-
-    def __copy__(self) -> Self:
-        return self
-
-    def __deepcopy__(self, memo: object) -> Self:
-        return self
 
     def __reduce__(self) -> tuple[Any, ...]:
         # Pickled by page and opcode, since classes that are generated from a table have no name in their module.

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Self, cast
 import numpy as np
 
 from xlakit.arguments import converting, name_type
+from xlakit.data.immutable import Immutable
 from xlakit.deprecation import renamed_attribute
 from xlakit.errors import ArgumentError, UnsupportedError
 from xlakit.execution.context import ExecutionContext
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from xlakit.runtime.executable import LoadedExecutable
 
 
-class Client:
+class Client(Immutable):
     """Devices in this process, for buffers to live on and programs to run on.
 
     devices: how many; by default what the environment variable ``XLAKIT_DEVICES`` says, or 1. Devices share the
@@ -238,12 +239,6 @@ class Client:
         )
 
     # -- other processes -------------------------------------------------------------------------
-
-    def __copy__(self) -> Self:
-        return self
-
-    def __deepcopy__(self, memo: object) -> Self:
-        return self
 
     def __reduce__(self) -> tuple[Any, ...]:
         """A pickle loads as this client in its own process, and in another process as a client that represents it.

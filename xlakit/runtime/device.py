@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 from xlakit.arguments import name_type
+from xlakit.data.immutable import Immutable
 from xlakit.runtime import transfer
 from xlakit.runtime.execution import Queue
 from xlakit.runtime.transfer import HostBufferSemantics, semantics_of
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
     from xlakit.runtime.client import Client
 
 
-class Device:
+class Device(Immutable):
     """One of the devices of a :class:`xlakit.Client`. All of them are the processors of this machine.
 
     A device executes requests in order, on a thread of its own. Devices run concurrently.
@@ -25,12 +26,6 @@ class Device:
     def __init__(self, client: Client, queue: Queue) -> None:
         self._client = client
         self._queue = queue
-
-    def __copy__(self) -> Self:
-        return self
-
-    def __deepcopy__(self, memo: object) -> Self:
-        return self
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _device_of, (self._client, self.id)
