@@ -98,11 +98,12 @@ class MacroKernel:
             into = offset + sliver.index * advance
             with fn.loop(0, tiles * engine.mr, engine.mr, hints=AS_WRITTEN) as row:
                 row_pointers, target = fn.at(rows, PTR, row.index), fn.at(targets, PTR, row.index)
-                following = None
-                if self.ahead and is_streamed:
-                    following = fn.at(start, I8, right_advance + row.index * per_row)
-                elif self.ahead:
-                    self._prefetch_next(fn, start, right_advance, (row.index, tiles * engine.mr))
+                # The tiles of a sliver together prefetch the whole next sliver, while they read their own.
+                following = fn.at(start, I8, right_advance + row.index * per_row) if self.ahead else None
+                if following is not None and not is_streamed:
+                    with fn.loop(0, per_row * engine.mr, _LINE_BYTES, hints=AS_WRITTEN) as line:
+                        fn.prefetch(fn.at(following, I8, line.index), level=2)
+                    following = None
                 prefetch = self._prefetch_target(fn, target, into)
                 prefetches = None
                 if self.kc is None and write is None:
@@ -183,18 +184,6 @@ class MacroKernel:
         per_row = (advance + (rows - 1)).integer("udiv", rows.smax(1))
         part = per_row * self.engine.mr
         return per_row, (part + (kc - 1)).integer("udiv", kc.smax(1))
-
-    def _prefetch_next(self, fn: Function, right: Value, advance: Value, part: tuple[Value, Value]) -> None:
-        """Prefetch a part of the next sliver into the second-level cache.
-
-        The tiles of a sliver together prefetch the whole next sliver, while they read their own.
-        """
-        row, rows = part
-        lines = advance.integer("udiv", _LINE_BYTES)
-        begin = (lines * row).integer("udiv", rows)
-        end = (lines * (row + self.engine.mr)).integer("udiv", rows)
-        with fn.loop(begin, end, hints=AS_WRITTEN) as line:
-            fn.prefetch(fn.at(right, I8, advance + line.index * _LINE_BYTES), level=2)
 
     def _store(
         self, fn: Function, sums: Sums, targets: Value, offset: Value, adds: Value, mask: Value | None = None
