@@ -13,8 +13,8 @@ from typing import ClassVar
 
 from xlakit.cpu.kernels.gemm.engine import AMX_ROWS, Engine, stored_as_packed, takes_pairs_of_bf16
 from xlakit.cpu.kernels.gemm.micro_kernel import with_fours
-from xlakit.cpu.kernels.gemm.operands import ElementReader, Matrix, in_groups
-from xlakit.cpu.llvm import I32, I64, PTR, Effort, Function, Type, Value, vector
+from xlakit.cpu.kernels.gemm.operands import ElementReader, Matrix, element_bytes, in_groups
+from xlakit.cpu.llvm import I8, I32, I64, PTR, Effort, Function, Type, Value, vector
 from xlakit.cpu.llvm.loop import AS_WRITTEN
 from xlakit.data.primitive import PrimitiveType
 from xlakit.dataclass import dataclass
@@ -22,6 +22,12 @@ from xlakit.target import vector_bytes
 
 # The contiguous direction of an operand: along k, across it (rows or columns), or neither.
 ALONG, ACROSS, SINGLE = "along", "across", "single"
+# The bytes of a cache line; if lines are longer, some are prefetched twice.
+_LINE_BYTES = 64
+# Processors do not foresee the next row where a run of elements ends: rows are prefetched so many before they are read.
+_ROWS_AHEAD = 2
+# Rows that are copied as they are take less time than a line needs to arrive.
+_SHORT_ROWS_AHEAD = 8
 # Pieces of fewer elements are copied element by element.
 _LEAST_PIECE = 4
 # 128 in each of four bytes, the bias of left elements.
@@ -96,6 +102,10 @@ class PackRows:
             with fn.loop(0, count, hints=AS_WRITTEN) as run:
                 start = reader.at(source, fn.load(I64, fn.at(runs, I64, run.index * 2)))
                 into = fn.at(packed_row, engine.packed, run.index * kc * engine.parts)
+                if self.form == ALONG:
+                    later = _distance(fn, sources, row.index, (row.index + _SHORT_ROWS_AHEAD).smin(rows - 1))
+                    with fn.loop(0, kc * element_bytes(self.kind), _LINE_BYTES, hints=AS_WRITTEN) as line:
+                        fn.prefetch(fn.at(start, I8, later + line.index), level=2)
                 if is_copy:
                     _copy(fn, engine.packed, start, into, kc * engine.parts)
                 else:
@@ -143,6 +153,12 @@ class PackRows:
                 with fn.loop(0, kc, hints=AS_WRITTEN) as step:
                     value = reader.elements(reader.at(start, step.index * stride), 1)[0]
                     fn.store(value, address(row.index, step.index))
+
+
+def _distance(fn: Function, sources: Value, row: Value, other: Value) -> Value:
+    """The bytes from a row of a table to another one."""
+    first, second = (fn.load(I64, fn.at(sources, PTR, number)) for number in (row, other))
+    return second - first
 
 
 def _copy(fn: Function, type: Type, source: Value, target: Value, count: Value) -> None:
@@ -261,6 +277,9 @@ class PackSlivers:
 
             def row(number: Value) -> list[Value]:
                 element = reader.at(source, shift + number * stride)
+                following = reader.at(source, shift + (number + _ROWS_AHEAD * group) * stride)
+                for line in range(0, count * element_bytes(self.kind), _LINE_BYTES):
+                    fn.prefetch(fn.at(following, I8, line))
                 return [widened(fn, v, lanes) for v in reader.elements(element, count)]
 
             if group > 1:
