@@ -22,6 +22,10 @@ SMALL = {
     "lapack_blocked.least_blocked": 24,
     "lapack_vectors.strip": 24,
     "lapack_vectors.least_vectors": 24,
+    "lapack_bidiagonal.block": 8,
+    "lapack_bidiagonal.rows": 16,
+    "lapack_bidiagonal.tasks": 4,
+    "lapack_bidiagonal.least_columns": 8,
 }
 WHOLE = {"lapack_blocked.least_blocked": 1e6, "lapack_vectors.least_vectors": 1e6}
 
@@ -178,6 +182,40 @@ def test_singular_values_of_numbers_near_the_bounds(prefix, power):
     u, d, vh, _ = singular(a * scale)
     np.testing.assert_allclose(d / scale, singular(a)[1], atol=400 * info.eps)
     np.testing.assert_allclose(u * (d / scale) @ vh, a, atol=400 * info.eps)
+
+
+def some_zeros(a):
+    a[:, 3:9] = a[7, :] = a[:, -1] = 0
+
+
+def repeated(a):
+    a[:, 1::2] = a[:, ::2]
+
+
+def triangular(a):
+    a[...] = np.triu(a)
+
+
+def tiny(a):
+    # Lengths of columns and rows whose squares underflow, some of them less than what LAPACK counts as 0.
+    info = np.finfo(a.dtype)
+    a[:, 5:] *= info.tiny ** info.dtype.type(0.6)
+    a[11:, 17:] *= info.tiny ** info.dtype.type(0.5)
+    a[20, :] = info.tiny / 8
+
+
+@pytest.mark.parametrize("prefix", ["s", "d"])
+@pytest.mark.parametrize("change", [some_zeros, repeated, triangular, tiny])
+def test_singular_vectors_of_degenerate_matrices(prefix, change):
+    for rows, columns in ((40, 40), (50, 40), (40, 50)):
+        a = normal(prefix, rows, columns)
+        change(a)
+        u, d, vh, info = singular(a)
+        bound = 10 * rows * epsilon(prefix)
+        assert not info
+        np.testing.assert_allclose(u[:, : len(d)] * d @ vh[: len(d)], a, rtol=0, atol=bound)
+        for q in (u, vh.T):
+            np.testing.assert_allclose(q.T @ q, np.eye(len(q)), rtol=0, atol=bound)
 
 
 @pytest.mark.parametrize("value", [0.0, np.nan, np.inf])
