@@ -19,7 +19,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -27,6 +27,8 @@ from fuzz.support.numbered import BEGUN, command
 
 # A program that is under way when the time is over may take so much longer.
 _PATIENCE_SECONDS = 120.0
+# Some nets have no limit where they are given 0 seconds.
+_LEAST_SECONDS = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,6 +153,16 @@ def shares(nets: Sequence[Net], seconds: float) -> dict[Net, float]:
     return {net: seconds * net.share / total for net in nets}
 
 
+def in_turn(nets: Sequence[Net], seconds: float) -> Iterator[tuple[Net, float]]:
+    """Each net with its share of the time that is left when its turn comes.
+
+    A net also starts a process, and ends the program that is under way; all nets share what that takes.
+    """
+    end = time.monotonic() + seconds
+    for number, net in enumerate(nets):
+        yield net, max(shares(nets[number:], end - time.monotonic())[net], _LEAST_SECONDS)
+
+
 def chosen(names: Sequence[str]) -> list[Net]:
     """The nets of these names; all where there is none."""
     return [net for net in NETS if not names or net.name in names]
@@ -165,7 +177,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     seed = secrets.randbelow(1 << 30) if options.seed is None else options.seed
     failed = 0
-    for net, seconds in shares(chosen(options.only), options.seconds).items():
+    for net, seconds in in_turn(chosen(options.only), options.seconds):
         found = run(net, seed, seconds)
         counted = re.search(r"(\d+) (?:programs|modules|cases)", found.last)
         count = counted.group(1) if counted else "?"

@@ -1,5 +1,6 @@
 """Options of the tests, and the backend that their programs run on."""
 
+import gc
 import json
 import os
 import shutil
@@ -50,6 +51,16 @@ def pytest_configure(config):
 def pytest_unconfigure(config):
     if hasattr(config, "own_cache"):
         shutil.rmtree(config.own_cache, ignore_errors=True)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection(session):
+    """Collect all tests without the garbage collector: modules and tests stay, and it takes a third of the time."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.enable()
 
 
 def pytest_generate_tests(metafunc):

@@ -3,10 +3,12 @@
 import math
 import shutil
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 import xlakit
+from fuzz import nets
 from fuzz.bug_bank.__main__ import table
 from fuzz.bug_bank.bugs import BUGS, Bug, Edit
 from fuzz.nets import NETS, Found, Net, chosen, run, shares
@@ -17,6 +19,24 @@ _SOURCES = Path(xlakit.__file__).parents[1]
 def test_shares_add_up_and_names_choose():
     assert math.isclose(sum(shares(NETS, 240).values()), 240)
     assert [net.name for net in chosen(["plain", "idioms"])] == ["idioms", "plain"]
+
+
+def test_what_a_net_takes_beyond_its_share_is_taken_from_those_behind_it(monkeypatch):
+    clock = [100.0]
+    monkeypatch.setattr(nets, "time", SimpleNamespace(monotonic=lambda: clock[0]))
+    first, second, third, fourth = (
+        Net(name, (name,), share, "") for name, share in zip("abcd", (1, 1, 2, 2), strict=True)
+    )
+    turns = nets.in_turn([first, second, third, fourth], 60.0)
+    assert next(turns) == (first, 10.0)
+    clock[0] += 15.0
+    assert next(turns) == (second, 9.0)
+    clock[0] += 9.0
+    assert next(turns) == (third, 18.0)
+    clock[0] += 100.0
+    # Where there is none left it has a second: some nets have no limit where they are given 0.
+    assert next(turns) == (fourth, 1.0)
+    assert not list(turns)
 
 
 def _net(tmp_path, code):
