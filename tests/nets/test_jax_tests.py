@@ -37,7 +37,11 @@ def crashing(monkeypatch, tmp_path):
         "def test_b(): os._exit(7)\n"
         "def test_c(): assert os.environ['FAILS'] == ''\n"
     )
-    (tmp_path / "recorder.py").write_text("from fuzz.support.jax_results import *\ndel pytest_configure\n")
+    # What is for JAX's sake would load it in each process, as pytest loads each plugin that is installed.
+    hooks = "pytest_configure, pytest_runtest_setup"
+    (tmp_path / "recorder.py").write_text(f"from fuzz.support.jax_results import *\ndel {hooks}\n")
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
+    monkeypatch.setattr(jax_tests, "_has_xdist", lambda: False)
     begun = []
     original = jax_tests.subprocess.Popen
 
