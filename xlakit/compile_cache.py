@@ -42,12 +42,16 @@ _ALIGNMENT = 64
 _SUFFIX = ".xlakit"
 # A temporary file that was not renamed after this time is abandoned.
 _ABANDONED_SECONDS = 3600.0
-# Listing all entries is slow: a process does it when it first stores an entry, and then at times.
+# Listing all entries is slow: a process does it when it first stores an entry, and then after this many more or, where
+# it has found so many entries that it takes longer than storing those, after a share of their number.
 _SAVES_PER_EVICTION = 16
+_FOUND_PER_SAVE = 16
 # The time of last use of an entry is written at most this often.
 _TOUCH_SECONDS = 60.0
 _DEFAULT_LIMIT = "1G"
 _saves = itertools.count()
+# The number of saves at which entries are listed next.
+_next_eviction = [0]
 _UNITS = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 
 
@@ -145,8 +149,9 @@ def save(key: str, entry: Entry) -> None:
         if not _is_private(folder):
             return
         _write(folder, key + _SUFFIX, data)
-        if next(_saves) % _SAVES_PER_EVICTION == 0:
-            _evict(folder, limit, keep=key + _SUFFIX)
+        if (number := next(_saves)) >= _next_eviction[0]:
+            found = _evict(folder, limit, keep=key + _SUFFIX)
+            _next_eviction[0] = number + max(_SAVES_PER_EVICTION, found // _FOUND_PER_SAVE)
     except OSError as error:
         _warn(f"nothing can be stored in {folder}: {error.strerror}")
 
@@ -224,8 +229,11 @@ def _write(folder: Path, name: str, data: bytes) -> None:
         raise
 
 
-def _evict(folder: Path, limit: int, keep: str) -> None:
-    """Remove the least recently used entries until nine tenths of the limit are used, and abandoned files."""
+def _evict(folder: Path, limit: int, keep: str) -> int:
+    """Remove the least recently used entries until nine tenths of the limit are used, and abandoned files.
+
+    Gives how many entries there were.
+    """
     found: list[tuple[float, int, str]] = []
     now = time.time()
     for file in _files(folder):
@@ -236,13 +244,13 @@ def _evict(folder: Path, limit: int, keep: str) -> None:
             elif now - status.st_mtime > _ABANDONED_SECONDS:
                 _remove(folder / file.name)
     total = sum(size for _, size, _ in found)
-    if total <= limit:
-        return
-    for _, size, name in sorted(found):
-        if total <= limit * 9 // 10:
-            break
-        if name != keep and _remove(folder / name):
-            total -= size
+    if total > limit:
+        for _, size, name in sorted(found):
+            if total <= limit * 9 // 10:
+                break
+            if name != keep and _remove(folder / name):
+                total -= size
+    return len(found)
 
 
 def _files(folder: Path) -> Iterator[os.DirEntry[str]]:

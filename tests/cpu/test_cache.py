@@ -27,6 +27,7 @@ def folder(tmp_path, monkeypatch):
     monkeypatch.setenv("XLAKIT_CACHE_DIR", str(path))
     monkeypatch.delenv("XLAKIT_CACHE", raising=False)
     monkeypatch.setattr(cache, "_SAVES_PER_EVICTION", 1)
+    monkeypatch.setattr(cache, "_next_eviction", [0])
     # The compiler's sources may be edited while its tests run.
     for module in (compiler, cache_key):
         monkeypatch.setattr(module, "compiler_has_changed", lambda: False)
@@ -180,6 +181,18 @@ def test_host_steps_are_found_again(compiles):
 
     assert run() == run() == [[8, 12]] * 2
     assert len(compiles) == 1
+
+
+def test_the_more_entries_there_are_the_more_seldom_they_are_listed(folder, monkeypatch):
+    """Else the time of each save is in proportion to their number."""
+    listed = []
+    evict = cache._evict
+    monkeypatch.setattr(cache, "_evict", lambda *given, **named: listed.append(evict(*given, **named)) or listed[-1])
+    monkeypatch.setattr(cache, "_FOUND_PER_SAVE", 1)
+    for number in range(70):
+        cache.save(f"key-{number}", cache.Entry({}, {}))
+    assert listed == [1, 2, 4, 8, 16, 32, 64]
+    assert len(entries(folder)) == 70
 
 
 def test_large_constants_stay_in_the_program(folder, compiles):
