@@ -34,6 +34,7 @@ from typing import Any
 
 from xlakit.dataclass import dataclass
 from xlakit.errors import ArgumentError, FormatError
+from xlakit.settings import bytes_in
 
 _MAGIC = b"XLAKIT1\0"
 _DIGEST = 32
@@ -48,11 +49,10 @@ _SAVES_PER_EVICTION = 16
 _FOUND_PER_SAVE = 16
 # The time of last use of an entry is written at most this often.
 _TOUCH_SECONDS = 60.0
-_DEFAULT_LIMIT = "1G"
+_DEFAULT_LIMIT = 1 << 30
 _saves = itertools.count()
 # The number of saves at which entries are listed next.
 _next_eviction = [0]
-_UNITS = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 
 
 class CacheWarning(UserWarning):
@@ -105,11 +105,8 @@ def directory() -> Path | None:
 
 def size_limit() -> int:
     """The most bytes of all entries. Raises ArgumentError if XLAKIT_CACHE_LIMIT is no number of bytes."""
-    text = os.environ.get("XLAKIT_CACHE_LIMIT") or _DEFAULT_LIMIT
-    number, unit = (text[:-1], _UNITS[text[-1].upper()]) if text[-1].upper() in _UNITS else (text, 1)
-    if not number.isdecimal():
-        raise ArgumentError(f"XLAKIT_CACHE_LIMIT is {text!r}", hint="set it to a number of bytes, such as 500M or 2G")
-    return int(number) * unit
+    given = bytes_in("XLAKIT_CACHE_LIMIT")
+    return _DEFAULT_LIMIT if given is None else given
 
 
 # -- reading and writing ---------------------------------------------------------------------------

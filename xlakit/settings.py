@@ -19,6 +19,7 @@ _MOST_KEPT_BYTES: Final = 1 << 47
 DUMPED: Final = frozenset({"hlo", "passes", "plan", "llvm", "asm", "arguments"})
 # What XLAKIT_DUMP calls by a short name, `xlakit inspect --as` calls by a long one; both take either.
 LONG_NAMES: Final = {"asm": "assembly", "plan": "memory-plan"}
+_UNITS: Final = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 _SHORT_NAMES: Final = {name: short for short, name in LONG_NAMES.items()}
 
 
@@ -27,17 +28,28 @@ def names_in(text: str) -> tuple[str, ...]:
     return tuple(name.strip() for name in text.split(",") if name.strip())
 
 
+def bytes_in(variable: str) -> int | None:
+    """The number of bytes that an environment variable gives, such as 500M or 4G; None if it is not set or empty.
+
+    Raises ArgumentError if it is something else.
+    """
+    text = os.environ.get(variable)
+    if not text:
+        return None
+    unit = _UNITS.get(text[-1].upper())
+    number = text if unit is None else text[:-1]
+    if not (number.isascii() and number.isdecimal()):
+        raise ArgumentError(
+            f"{variable} is {text!r}, not a number of bytes", hint="set it to a number such as 500M or 4G, or unset it"
+        )
+    return int(number) * (unit or 1)
+
+
 def memory_limit() -> int:
     """The most bytes that one value may have: XLAKIT_MEMORY_LIMIT, or the physical memory."""
-    text = os.environ.get("XLAKIT_MEMORY_LIMIT")
-    if text is not None:
-        try:
-            return int(text)
-        except ValueError:
-            raise ArgumentError(
-                f"XLAKIT_MEMORY_LIMIT is {text!r}, not a number of bytes",
-                hint="set it to a number such as 8000000000, or unset it",
-            ) from None
+    given = bytes_in("XLAKIT_MEMORY_LIMIT")
+    if given is not None:
+        return given
     try:
         return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     except (AttributeError, ValueError, OSError):
@@ -50,11 +62,9 @@ def kept_bytes() -> int:
 
     Raises ArgumentError if the environment variable is not a number of bytes.
     """
-    text = os.environ.get("XLAKIT_KEPT_BYTES")
-    if text:
-        if not text.isdecimal():
-            raise ArgumentError(f"XLAKIT_KEPT_BYTES is {text!r}, not a number of bytes")
-        return min(int(text), _MOST_KEPT_BYTES)
+    given = bytes_in("XLAKIT_KEPT_BYTES")
+    if given is not None:
+        return min(given, _MOST_KEPT_BYTES)
     try:
         memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     except (AttributeError, ValueError, OSError):
@@ -76,14 +86,8 @@ def default_timeout() -> float:
 
 def receive_limit() -> int:
     """The most bytes of early messages of other processes that a process keeps: XLAKIT_RECEIVE_LIMIT, or 1 GiB."""
-    text = os.environ.get("XLAKIT_RECEIVE_LIMIT", str(1 << 30))
-    try:
-        return int(text)
-    except ValueError:
-        raise ArgumentError(
-            f"XLAKIT_RECEIVE_LIMIT is {text!r}, not a number of bytes",
-            hint="set it to a number such as 1000000000, or unset it",
-        ) from None
+    given = bytes_in("XLAKIT_RECEIVE_LIMIT")
+    return 1 << 30 if given is None else given
 
 
 def asynchronous() -> bool | None:

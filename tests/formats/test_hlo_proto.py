@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from proto_programs import PROGRAMS, constant_module, message, scalar_module
 
+import xlakit as xla
 from xlakit.data.layout import Layout
 from xlakit.data.literal import Literal
 from xlakit.data.primitive import PrimitiveType
@@ -454,3 +455,38 @@ ENTRY main {
     assert found["c"].op_as(Constant).literal.shape.layout is None
     # All of a tuple's layouts are said, or none.
     assert found["r"].shape == module.entry.root.shape
+
+
+CHANNELS = """HloModule m, num_partitions=2
+add { a = f32[] parameter(0) b = f32[] parameter(1) ROOT s = f32[] add(a, b) }
+ENTRY e {
+  x = f32[4] parameter(0)
+  y = f32[4] all-reduce(x), channel_id=0, replica_groups={{0}}, to_apply=add
+  ROOT z = f32[4] all-reduce(y), channel_id=7, replica_groups={{0}}, to_apply=add
+}"""
+
+
+def test_a_channel_of_number_zero_gets_an_unused_one_since_it_is_none_in_a_proto():
+    module = HloModule.from_text(CHANNELS)
+    again = HloModule.from_proto(module.to_proto())
+    assert [i.op.channel_id for i in again.entry.instructions[1:]] == [8, 7]
+    arguments = np.arange(8, dtype=np.float32).reshape(2, 1, 4)
+    expected, got = (
+        xla.compile(m, backend="interpreter").execute_replicated([list(a) for a in arguments]) for m in (module, again)
+    )
+    np.testing.assert_array_equal(expected, got)
+
+
+def test_what_a_text_leaves_out_or_says_twice_is_equal_after_a_proto():
+    text = """HloModule m, allow_spmd_sharding_propagation_to_output=true
+    ENTRY e {
+      x = f32[4,4] parameter(0)
+      t = token[] after-all()
+      o = token[] outfeed(x, t)
+      ROOT d = f32[4,4] dot(x, x), operand_precision={default,default}, lhs_contracting_dims={1},
+        rhs_contracting_dims={0}
+    }"""
+    module = HloModule.from_text(text)
+    assert HloModule.from_proto(module.to_proto()) == module
+    assert HloModule.from_text(module.to_text()) == module
+    assert HloModule.from_text(text.replace("operand_precision={default,default}, ", "")) == module

@@ -115,6 +115,9 @@ def test_values_beyond_the_memory_limit_are_refused_before_they_are_made(monkeyp
     with pytest.raises(xla.ResourceError, match=r"broadcast.*needs 1,008 bytes, the limit is 1,000") as caught:
         compiled(lambda x: xla.reduce_all(xla.broadcast(x, [126]), 0.0, xla.add), F2)
     assert caught.value.location.file.endswith("test_executable.py")
+    monkeypatch.setenv("XLAKIT_MEMORY_LIMIT", "1K")
+    with pytest.raises(xla.ResourceError, match=r"needs 1,032 bytes, the limit is 1,024"):
+        compiled(lambda x: xla.reduce_all(xla.broadcast(x, [129]), 0.0, xla.add), F2)
     monkeypatch.setenv("XLAKIT_MEMORY_LIMIT", "much")
     with pytest.raises(xla.ArgumentError, match="XLAKIT_MEMORY_LIMIT"):
         compiled(lambda x: x, F2)

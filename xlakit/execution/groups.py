@@ -8,7 +8,10 @@ from xlakit.dataclass import dataclass
 from xlakit.errors import ExecutionError
 from xlakit.ir.attributes import ReplicaGroups
 
-_COUNTS_HINT = "give the num_replicas and num_partitions that the program was written for"
+_COUNTS_HINT = (
+    "give the num_replicas and num_partitions that the program was written for, on the command line --replicas and "
+    "--partitions"
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -294,7 +294,7 @@ class Op(Immutable):
         raise InternalError(f"{self.opcode} has no shape rule", hint="define result_shape in its class")
 
     def canonical(self, operands: Sequence[Shape]) -> Op:
-        """The operation in its canonical form: attributes that the operands imply are None."""
+        """The operation in its canonical form, where the operands imply attributes: one form for each meaning."""
         return self
 
     def evaluate(self, context: Evaluation, *operands: Value) -> Value:

@@ -43,8 +43,9 @@ class PrecisionConfig:
 
     @property
     def precisions(self) -> tuple[Precision, ...]:
-        """``operand_precision`` as members; raises ShapeError for an unknown name."""
-        return tuple(Precision.of(p) for p in self.operand_precision)
+        """``operand_precision`` as members, () where all are the default; raises ShapeError for an unknown name."""
+        members = tuple(Precision.of(p) for p in self.operand_precision)
+        return () if all(p is Precision.DEFAULT for p in members) else members
 
 
 class Contraction(Op):

@@ -257,7 +257,7 @@ def check_size(size: int, dimension: int, bound: int) -> None:
     if not 0 <= size <= bound and bound != UNBOUNDED:
         raise ExecutionError(
             f"size {size} of dimension {dimension} is outside 0 .. {bound}",
-            hint=f"clamp the size to 0 .. {bound} in the program",
+            hint=f"clamp the size to 0 .. {bound} in the program, or give such an argument",
         )
 
 

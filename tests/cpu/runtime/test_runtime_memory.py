@@ -171,6 +171,8 @@ def test_threads_that_free_what_others_made():
 def test_limit_by_environment(monkeypatch):
     monkeypatch.setenv("XLAKIT_KEPT_BYTES", "12345")
     assert kept_bytes() == 12345
+    monkeypatch.setenv("XLAKIT_KEPT_BYTES", "3m")
+    assert kept_bytes() == 3 << 20
     monkeypatch.setenv("XLAKIT_KEPT_BYTES", "1 GiB")
     with pytest.raises(ArgumentError, match="not a number of bytes"):
         kept_bytes()

@@ -58,6 +58,8 @@ class _Writing:
         }
         self.computation_names = unique_names(module.computations)
         self.names = unique_names(i for c in module.computations for i in c.instructions)
+        channels = [getattr(i.op, "channel_id", None) or 0 for c in module.computations for i in c.instructions]
+        self.unused_channel = max(channels, default=0) + 1
         self.fused = {
             called
             for computation in module.computations
@@ -95,9 +97,19 @@ class _Writing:
             proto.control_predecessor_ids.extend(self.local(instruction.control_predecessors))
             proto.called_computation_ids.extend(self.ids[called] for called in instruction.op.called_computations)
             write_annotations(instruction.annotations, proto)
-            write_operation(_spelled_out(instruction), proto, [operand.shape for operand in instruction.operands])
+            write_operation(self.spelled_out(instruction), proto, [operand.shape for operand in instruction.operands])
         except _REFUSALS as error:
             raise _explained(error, label) from None
+
+    def spelled_out(self, instruction: Instruction) -> Op:
+        """The operation as readers of the proto need it: with what HLO text infers, and a channel above 0."""
+        op = instruction.op
+        if isinstance(op, Constant):
+            return Constant(literal=relaid(op.literal, instruction.shape))
+        if isinstance(op, Outfeed) and op.outfeed_shape is None and instruction.operands:
+            return replace(op, outfeed_shape=instruction.operands[0].shape)
+        # In a proto channel 0 is none, which would be another operation.
+        return replace(op, channel_id=self.unused_channel) if getattr(op, "channel_id", None) == 0 else op
 
     def local(self, needed: Iterable[Instruction]) -> list[int]:
         missing = [i.name for i in needed if i not in self.instruction_ids]
@@ -128,16 +140,6 @@ def write_annotations(annotations: Annotations, proto: Any) -> None:
     if annotations.statistics_visualized:
         proto.statistics_viz.stat_index_to_visualize = annotations.statistics_visualized
     proto.parameter_replication.replicated_at_leaf_buffers.extend(annotations.parameter_replication)
-
-
-def _spelled_out(instruction: Instruction) -> Op:
-    """The operation with attributes that readers of the proto require, and that HLO text infers from shapes."""
-    op = instruction.op
-    if isinstance(op, Constant):
-        return Constant(literal=relaid(op.literal, instruction.shape))
-    if isinstance(op, Outfeed) and op.outfeed_shape is None and instruction.operands:
-        return replace(op, outfeed_shape=instruction.operands[0].shape)
-    return op
 
 
 def relaid(literal: Literal, shape: Shape) -> Literal:

@@ -119,7 +119,9 @@ def _print_enum(member: HloEnum) -> str:
 
 
 def _precisions(lexer: Lexer) -> tuple[Precision, ...]:
-    return tuple(list_of(lexer, "{", "}", lambda lexer: _enum(lexer, Precision), "between precisions"))  # pyright: ignore
+    given = list_of(lexer, "{", "}", lambda lexer: _enum(lexer, Precision), "between precisions")
+    # All default says what nothing says, and is not written.
+    return () if all(p is Precision.DEFAULT for p in given) else tuple(given)  # pyright: ignore[reportReturnType]
 
 
 # -- windows, paddings and slices --------------------------------------------------------------------

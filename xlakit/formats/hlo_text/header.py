@@ -24,6 +24,9 @@ from xlakit.ir.instruction import HloModule
 _WORD = re.compile(r"[^\s,]+")
 
 
+_IN_BRACES = ("allow_spmd_sharding_propagation_to_parameters", "allow_spmd_sharding_propagation_to_output")
+
+
 def parse_header(lexer: Lexer) -> dict[str, Any]:
     """The fields of HloModule that stand on its line. Raises ParseError."""
     lexer.expect("HloModule")
@@ -43,7 +46,9 @@ def parse_header(lexer: Lexer) -> dict[str, Any]:
             fields[name] = parse(lexer)
         else:
             # Attributes that xlakit does not use are kept as text.
-            others.append((name, lexer.take_json() if lexer.text == "{" else lexer.take(_WORD, "a value")))
+            value = lexer.take_json() if lexer.text == "{" else lexer.take(_WORD, "a value")
+            # Old texts have one value without braces.
+            others.append((name, f"{{{value}}}" if name in _IN_BRACES and not value.startswith("{") else value))
     fields["header"] = tuple(others)
     return fields
 
@@ -209,11 +214,7 @@ def print_header(module: HloModule, *, layouts: bool = True) -> str:
     if "alias_passthrough_params" in others:
         parts.append(f"alias_passthrough_params={others.pop('alias_passthrough_params')}")
     parts.append(f"entry_computation_layout={{{print_program_layout(module, layouts=layouts)}}}")
-    for name in ("allow_spmd_sharding_propagation_to_parameters", "allow_spmd_sharding_propagation_to_output"):
-        if name in others:
-            # Old texts have one value without braces.
-            value = others.pop(name)
-            parts.append(f"{name}={value if value.startswith('{') else f'{{{value}}}'}")
+    parts += [f"{name}={others.pop(name)}" for name in _IN_BRACES if name in others]
     if module.replica_count != 1:
         parts.append(f"replica_count={module.replica_count}")
     if module.num_partitions != 1:

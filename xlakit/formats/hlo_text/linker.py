@@ -123,7 +123,7 @@ class Linker:
 
     def _op(self, record: Record, computations: dict[str, Computation]) -> Op:
         values = record.values
-        if not values:
+        if not values and record.cls.canonical is Op.canonical:
             return _without_attributes(record.cls)
         for spec in record.cls.attributes:
             if spec.kind not in CALLING:

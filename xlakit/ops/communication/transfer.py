@@ -104,6 +104,12 @@ class Outfeed(Transfer):
     outfeed_shape: Shape | None = attribute(Kind.SHAPE, default=None, always=True)
     outfeed_config: str = attribute(Kind.STRING, default="")
 
+    def canonical(self, operands: Sequence[Shape]) -> Outfeed:
+        # Protos always have it.
+        if self.outfeed_shape is not None or not operands:
+            return self
+        return Outfeed(outfeed_shape=operands[0], outfeed_config=self.outfeed_config)
+
     def result_shape(self, operands: Sequence[Shape], declared: Shape | None) -> Shape:
         value, token = operands
         _check_token(token)
