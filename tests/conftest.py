@@ -43,6 +43,9 @@ def pytest_configure(config):
         signal.signal(signal.SIGINT, signal.default_int_handler)
     # The memory plan of every program that a test compiles is proved.
     os.environ.setdefault("XLAKIT_CHECK_MEMORY", "1")
+    # The processes of one run share the processors: threads of OpenBLAS that wait for work would keep them busy.
+    if config.getoption("numprocesses", None):
+        os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     # Nothing that an earlier run has left behind; the processes of one run share it.
     if "XLAKIT_CACHE_DIR" not in os.environ:
         os.environ["XLAKIT_CACHE_DIR"] = config.own_cache = tempfile.mkdtemp(prefix="xlakit-tests-")

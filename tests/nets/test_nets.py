@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 import xlakit
-from fuzz import nets
+from fuzz import levels, nets
 from fuzz.bug_bank.__main__ import table
 from fuzz.bug_bank.bugs import BUGS, Bug, Edit
 from fuzz.nets import NETS, Found, Net, chosen, run, shares
@@ -37,6 +37,14 @@ def test_what_a_net_takes_beyond_its_share_is_taken_from_those_behind_it(monkeyp
     # Where there is none left it has a second: some nets have no limit where they are given 0.
     assert next(turns) == (fourth, 1.0)
     assert not list(turns)
+
+
+def test_levels_that_are_alike_share_a_sample_and_take_turns():
+    everything = sorted(levels.sample("x86-64-v3", 1))
+    for seed in (1, 2):
+        first, second = (levels.sample(level, seed) for level in ("x86-64", "x86-64-v2"))
+        assert sorted([*first, *second]) == everything
+    assert levels.sample("x86-64", 1) == levels.sample("x86-64-v2", 2)
 
 
 def _net(tmp_path, code):
