@@ -163,6 +163,12 @@ def in_turn(nets: Sequence[Net], seconds: float) -> Iterator[tuple[Net, float]]:
         yield net, max(shares(nets[number:], end - time.monotonic())[net], _LEAST_SECONDS)
 
 
+def rotated(nets: Sequence[Net], seed: int) -> list[Net]:
+    """The nets, beginning with another one for each seed: the last ones have what the others leave."""
+    first = seed % max(len(nets), 1)
+    return [*nets[first:], *nets[:first]]
+
+
 def chosen(names: Sequence[str]) -> list[Net]:
     """The nets of these names; all where there is none."""
     return [net for net in NETS if not names or net.name in names]
@@ -177,7 +183,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     seed = secrets.randbelow(1 << 30) if options.seed is None else options.seed
     failed = 0
-    for net, seconds in in_turn(chosen(options.only), options.seconds):
+    for net, seconds in in_turn(rotated(chosen(options.only), seed), options.seconds):
         found = run(net, seed, seconds)
         counted = re.search(r"(\d+) (?:programs|modules|cases)", found.last)
         count = counted.group(1) if counted else "?"

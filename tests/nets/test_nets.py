@@ -11,7 +11,7 @@ import xlakit
 from fuzz import levels, nets
 from fuzz.bug_bank.__main__ import table
 from fuzz.bug_bank.bugs import BUGS, Bug, Edit
-from fuzz.nets import NETS, Found, Net, chosen, run, shares
+from fuzz.nets import NETS, Found, Net, chosen, rotated, run, shares
 
 _SOURCES = Path(xlakit.__file__).parents[1]
 
@@ -37,6 +37,12 @@ def test_what_a_net_takes_beyond_its_share_is_taken_from_those_behind_it(monkeyp
     # Where there is none left it has a second: some nets have no limit where they are given 0.
     assert next(turns) == (fourth, 1.0)
     assert not list(turns)
+
+
+def test_no_net_is_always_the_last_one():
+    assert sorted(rotated(NETS, 1), key=str) == sorted(NETS, key=str)
+    assert {rotated(NETS, seed)[-1] for seed in range(len(NETS))} == set(NETS)
+    assert not rotated([], 3)
 
 
 def test_levels_that_are_alike_share_a_sample_and_take_turns():
