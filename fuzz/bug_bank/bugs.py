@@ -181,8 +181,9 @@ BUGS: tuple[Bug, ...] = (
         (
             Edit(
                 "xlakit/cpu/scalars/complex_exponential.py",
-                "return choose(is_infinite(x) & ~(absolute(y) < INFINITY), (nothing, nothing), result)",
-                "return choose(is_infinite(x) & ~is_infinite(x), (nothing, nothing), result)",
+                "return where(absolute(x) < 1.0, near, far[0] - 1.0), far[1]",
+                "far = where(x.eq(INFINITY) & ~(absolute(y) < INFINITY), x, far[0]), far[1]\n"
+                "    return where(absolute(x) < 1.0, near, far[0] - 1.0), far[1]",
             ),
         ),
     ),
