@@ -77,10 +77,10 @@ class Device(Immutable):
         host_buffer_semantics: what the caller promises of an array's memory; one of :class:`HostBufferSemantics`, or
             its name.
 
-            - ``immutable_only_during_call``, the default: nothing. The array is copied before the call returns, but for
-              one that cannot be written to, nor anything that it is a view of: that is read where it is.
+            - ``immutable_only_during_call``, the default: nothing. The array is copied before the call returns; only an
+              array that is read-only, as is all that it is a view of, is read in place.
             - ``immutable_until_transfer_completes``: that it does not change until the buffer is ready. A large array
-              is copied by the device, when it has done what it was asked before.
+              is copied by the device, after the work that the device was given before.
             - ``zero_copy``: that it does not change as long as the buffer, a view of it or a program that reads it
               exists. The buffer is the array's own memory where that lies major to minor and is aligned to its
               elements, and a copy otherwise.

@@ -45,15 +45,15 @@ def _codes() -> dict[np.dtype[Any], int]:
 
 def exported(
     view: Array,
-    array: Array | None,
+    owner: Array | None,
     max_version: tuple[int, int] | None,
     dl_device: tuple[int, int] | None,
     copy: bool | None,
 ) -> object:
     """The capsule of a read-only array.
 
-    view: the array. array: the owner of the memory, if that is ours. It serves consumers of the protocol's older form,
-    which has no read-only flag; without it, or with ``copy``, they get a copy.
+    view: the array. owner: the array that owns its memory, if the memory is ours. Consumers of the protocol's older
+    form, which has no read-only flag, get a view of the owner; without an owner, or with ``copy``, they get a copy.
     """
     code = _codes().get(view.dtype)
     if code is None and view.dtype.kind not in "biufc":
@@ -64,7 +64,7 @@ def exported(
     if copy:
         exported_array = view.copy()
     elif max_version is None or max_version < _VERSION:
-        exported_array = _writable(array) if array is not None else None
+        exported_array = _writable(owner) if owner is not None else None
         if exported_array is None:
             if copy is False:
                 raise BufferError("this consumer of DLPack cannot be told that memory is read-only")

@@ -125,7 +125,9 @@ def reduce_scatter(
     module: Module, name: str, computation: Computation, shapes: Sequence[Shape], dimension: int, count: int
 ) -> Phase:
     """The kernel that gives each member its block of the result along a dimension."""
-    parts = [_blocks(module, f"{name}.{o.number}", o, dimension, count) for o in _operands(computation, shapes)]
+    parts = [
+        _reduce_scatter_of(module, f"{name}.{o.number}", o, dimension, count) for o in _operands(computation, shapes)
+    ]
     return joined(module, name, parts)
 
 
@@ -152,8 +154,8 @@ def _flat(module: Module, name: str, operand: _Operand, count: int | None, *, on
     return tile_kernel(module, name, -(-elements // tile_size), cost, count, body)
 
 
-def _blocks(module: Module, name: str, operand: _Operand, dimension: int, count: int) -> Phase:
-    """The kernel of a reduce-scatter: an operand's row is ``count`` rows of the result, one for each member."""
+def _reduce_scatter_of(module: Module, name: str, operand: _Operand, dimension: int, count: int) -> Phase:
+    """The kernel of a reduce-scatter of one operand, whose rows are ``count`` rows of results, one for each member."""
     combining, sizes = operand.combining, operand.shape.dimensions
     rows, length = math.prod(sizes[:dimension]), math.prod(sizes[dimension:]) // count
     tile_size = combining.tile

@@ -43,7 +43,7 @@ def read_module(data: bytes, *, layouts: bool = True) -> HloModule:
         raw = find_raw_snapshot(data)
         if raw is not None:
             return module_from_message(raw.message.hlo_module, None)
-        name, message, path = _find(data)
+        name, message, path = _message_with_module(data)
         try:
             return _module_of(message, path, layouts=layouts)
         except MismatchError as mismatch:
@@ -75,7 +75,7 @@ def read_snapshot(data: bytes) -> Snapshot | None:
     if raw is not None:
         arguments = raw_arguments(raw)
         return Snapshot(arguments, None) if any(arguments) else None
-    name, message, _ = _find(data)
+    name, message, _ = _message_with_module(data)
     if name == "HloModuleProtoWithConfig":
         # The arguments of HloUnoptimizedSnapshot have the field number of the config in HloModuleProtoWithConfig.
         name = "HloUnoptimizedSnapshot"
@@ -155,7 +155,7 @@ def module_from_json(text: str) -> HloModule:
     )
 
 
-def _find(data: bytes) -> tuple[str, Any, tuple[str, ...]]:
+def _message_with_module(data: bytes) -> tuple[str, Any, tuple[str, ...]]:
     """The name and the contents of the message in ``data``, and the path to its module.
 
     Serialized protos do not name their type, and the bytes of one type can often be parsed as another. The type is

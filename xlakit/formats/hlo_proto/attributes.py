@@ -281,8 +281,8 @@ def _message(
     return reader, writer
 
 
-def _plain(cls: type[Any]) -> tuple[Callable[[Any], Any], Callable[[Any, Any], None]]:
-    """Reading and writing a dataclass whose fields are those of its message."""
+def _fields_codec(cls: type[Any]) -> tuple[Callable[[Any], Any], Callable[[Any, Any], None]]:
+    """The reader and the writer of a dataclass whose fields have the names of its message's fields."""
     names = [field.name for field in fields(cls)]
 
     def read(proto: Any) -> Any:
@@ -300,9 +300,9 @@ def _plain(cls: type[Any]) -> tuple[Callable[[Any], Any], Callable[[Any, Any], N
     return read, write
 
 
-_read_window_dimension, _write_window_dimension = _plain(WindowDimension)
-_read_padding_dimension, _write_padding_dimension = _plain(PaddingDimension)
-_read_sparsity_side, _write_sparsity_side = _plain(SparsitySide)
+_read_window_dimension, _write_window_dimension = _fields_codec(WindowDimension)
+_read_padding_dimension, _write_padding_dimension = _fields_codec(PaddingDimension)
+_read_sparsity_side, _write_sparsity_side = _fields_codec(SparsitySide)
 
 
 def _read_window(proto: Any) -> Window:
@@ -420,9 +420,9 @@ _CODECS: Mapping[Kind, tuple[Callable[[Any, _Slot], Any], Callable[[Any, _Slot, 
     Kind.PRECISION_LIST: (_read_precisions, _write_precisions),
     Kind.LITERAL: _message(read_literal, write_literal),
     Kind.WINDOW: _message(_read_window, _write_window),
-    Kind.CONVOLUTION_DIMENSION_NUMBERS: _message(*_plain(ConvolutionDimensionNumbers)),
+    Kind.CONVOLUTION_DIMENSION_NUMBERS: _message(*_fields_codec(ConvolutionDimensionNumbers)),
     Kind.PADDING_CONFIG: _message(_read_padding, _write_padding),
-    Kind.SLICE_RANGES: _message(*_plain(SliceDimension)),
+    Kind.SLICE_RANGES: _message(*_fields_codec(SliceDimension)),
     Kind.REPLICA_GROUPS: (_read_groups, _write_groups),
     Kind.SOURCE_TARGET_PAIRS: _message(_read_pair, _write_pair),
     Kind.SHAPE: _message(read_shape, write_shape),

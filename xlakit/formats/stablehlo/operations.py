@@ -267,10 +267,11 @@ def _window(
     sizes: Sequence[int],
     strides: Any,
     padding: Any,
-    base: Any = None,
-    window: Any = None,
+    base_dilations: Any = None,
+    window_dilations: Any = None,
     reversal: Sequence[bool] = (),
 ) -> Window:
+    """The window of these lists, one number for each dimension; ``padding`` has two."""
     ones = (1,) * len(sizes)
     edges = padding.integers()
     return Window(
@@ -281,8 +282,8 @@ def _window(
                 strides.integers(),
                 edges[::2],
                 edges[1::2],
-                window.integers() if window is not None else ones,
-                base.integers() if base is not None else ones,
+                window_dilations.integers() if window_dilations is not None else ones,
+                base_dilations.integers() if base_dilations is not None else ones,
                 reversal or [False] * len(sizes),
                 strict=True,
             )

@@ -47,7 +47,7 @@ class WhileElements(LoopPass):
         after: dict[Instruction, dict[int, Instruction]] = {}
         for old in computation.instructions:
             if old in plans:
-                after[old] = _enter(plans[old], cloner, context)
+                after[old] = _append_loop(plans[old], cloner, context)
                 continue
             whole = old.operands[0] if isinstance(old.op, GetTupleElement) else old
             number = element_read(old, whole)
@@ -172,7 +172,7 @@ def _values(loop: Loop, first: Sequence[int]) -> list[object]:
     return [i if g is None else names[g] for i, g in enumerate(given)]
 
 
-def _enter(plan: _Plan, cloner: ComputationCloner, context: PassContext) -> dict[int, Instruction]:
+def _append_loop(plan: _Plan, cloner: ComputationCloner, context: PassContext) -> dict[int, Instruction]:
     """Append the new loop; gives the new instruction for each element of the old result that is read."""
     loop = plan.loop
     old = loop.instruction

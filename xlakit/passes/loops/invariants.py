@@ -50,7 +50,7 @@ class WhileInvariants(LoopPass):
         cloner = ComputationCloner(computation, context)
         for old in computation.instructions:
             if old in found:
-                _enter(*found[old], cloner, context, whole=-1 in read[old])
+                _append_loop(*found[old], cloner, context, whole=-1 in read[old])
             else:
                 cloner.clone(old)
         return cloner.build()
@@ -105,7 +105,7 @@ def _is_worth_it(instruction: Instruction, elements: int, loop: Loop) -> bool:
     return size <= sum(s.byte_size for i, s in enumerate(shapes) if elements >> i & 1)
 
 
-def _enter(
+def _append_loop(
     loop: Loop, moved: Sequence[Instruction], cloner: ComputationCloner, context: PassContext, *, whole: bool
 ) -> None:
     """Append the moved instructions before the loop, and the loop with their values as new, invariant elements.

@@ -50,6 +50,7 @@ def inferred_shape(instruction: Instruction) -> Shape:
 
 
 def _shape(i: Instruction, operands: Sequence[Shape], roots: _Roots) -> Shape:
+    """The shape of a result with the layout that XLA's shape inference gives it."""
     if isinstance(i.op, Tuple):
         return make_tuple_shape(operands)
     if isinstance(i.op, Sort):
@@ -69,7 +70,7 @@ def _shape(i: Instruction, operands: Sequence[Shape], roots: _Roots) -> Shape:
     if source is None:
         return laid_out(i.shape)
     if isinstance(i.op, Elementwise) and len(operands) == 2 and _is_number(i.operands[1]):
-        # The shape of an array and a number is made anew.
+        # XLA makes a new shape for an operation on an array and a number, which has the default layout.
         return laid_out(i.shape.without_layout())
     return _like(i.shape, operands[source])
 

@@ -233,17 +233,14 @@ def _emit_run_devices(module: Module) -> None:
         fn.call("run_share", VOID, run, fn.i64(0))
         fn.ret(fn.i64(Status.DONE))
 
-    def execute() -> tuple[Value]:
-        RUN.store(fn, run, "left", workers - 1)
-        RUN.store(fn, run, "limit", THREAD.load(fn, thread_state(fn), "limit"))
-        fn.call("wake_workers", VOID, run, fn.i64(0))
-        fn.call("run_share", VOID, run, fn.i64(0))
-        return (fn.call("await_all", I64, run),)
-
     gathered = fn.call("gather_workers", I1, run)
     with fn.if_(~gathered, likely=False):
         _emit_fall_back(fn, run)
-    fn.ret(*execute())
+    RUN.store(fn, run, "left", workers - 1)
+    RUN.store(fn, run, "limit", THREAD.load(fn, thread_state(fn), "limit"))
+    fn.call("wake_workers", VOID, run, fn.i64(0))
+    fn.call("run_share", VOID, run, fn.i64(0))
+    fn.ret(fn.call("await_all", I64, run))
 
 
 def _emit_fall_back(fn: Function, run: Value) -> None:
