@@ -175,7 +175,7 @@ def _emit_lives(module: Module) -> None:
 
 
 def _emit_external(module: Module) -> None:
-    """References of other libraries, which read a buffer's memory: it stays as long as there are any, even if deleted."""
+    """References of other libraries to a buffer, whose memory stays as long as there are any, even if it is deleted."""
     fn, given = slot_function(module, "Buffer_IncreaseExternalReferenceCount", "Buffer_Delete")
     buffer = given.pointer("buffer")
     lock_buffer(fn, buffer)
