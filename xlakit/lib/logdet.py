@@ -45,8 +45,8 @@ def slog_det(a: XlaOp) -> SignAndLogDet:
     if rows != columns:
         raise ShapeError(f"takes square matrices, got {a.shape}", hint="the last two dimensions must be equal")
     if not columns:
-        single = broadcast_in_dim(one(builder, kind), batch, ()), broadcast_in_dim(zero(builder, real_kind), batch, ())
-        return SignAndLogDet(*single)
+        empty = broadcast_in_dim(one(builder, kind), batch, ()), broadcast_in_dim(zero(builder, real_kind), batch, ())
+        return SignAndLogDet(*empty)
     diagonal, axis = matrix_diagonal(factors), [len(batch)]
     # Each row that was exchanged with another one changes the sign.
     exchanged = ne(pivots, iota(builder, pivots.shape.without_layout(), len(batch)))

@@ -134,6 +134,11 @@ class _Walk:
             self.use(value, 2 * self.number + 1)
 
     def _while(self, step: WhileStep) -> None:
+        """Number the points of a loop: its begin, its test, the way back, and its end.
+
+        What the loop uses from outside is live until its end, in every iteration. Its carried values are live from the
+        begin to their last use, the test at least, and again from the way back on.
+        """
         begin = self.next()
         for value in step.initial:
             self.use(value, 2 * begin)

@@ -36,7 +36,7 @@ class UnrollLoops(LoopPass):
 
     def change(self, computation: Computation, context: PassContext) -> Computation:
         """Replace the loops of one computation."""
-        iterations: dict[Instruction, tuple[Call, int]] = {}
+        unrolled: dict[Instruction, tuple[Call, int]] = {}
         counted: dict[Instruction, int] = {}
         for loop in map(loop_of, computation.instructions):
             count = None if loop is None else trip_count(loop)
@@ -49,14 +49,14 @@ class UnrollLoops(LoopPass):
                 continue
             name = "loop-never-run" if count == 0 else "loop-run-once" if count == 1 else "short-loop"
             if context.spend(name):
-                iterations[loop.instruction] = (Call(to_apply=loop.body), count)
-        if not iterations and not counted:
+                unrolled[loop.instruction] = (Call(to_apply=loop.body), count)
+        if not unrolled and not counted:
             return computation
         cloner = ComputationCloner(computation, context)
         for old in computation.instructions:
-            if old in iterations:
+            if old in unrolled:
                 state = cloner.clones[old.operands[0]]
-                body, count = iterations[old]
+                body, count = unrolled[old]
                 for _ in range(count):
                     state = cloner.add(body, state, like=old)
                 cloner.substitute(old, state)

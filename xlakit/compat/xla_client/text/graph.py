@@ -80,7 +80,7 @@ class _Graph:
                 for instruction in reversed(what.instructions):
                     pending.append(("instruction", instruction, None))
                     callees = reversed(instruction.op.called_computations)
-                    pending += [("computation", callee, instruction) for callee in callees if not _in_a_word(callee)]
+                    pending += [("computation", callee, instruction) for callee in callees if not _word_of(callee)]
 
     def _begin(self, computation: Computation, caller: Instruction) -> None:
         number, is_fusion = self._number(computation), isinstance(caller.op, Fusion)
@@ -136,7 +136,7 @@ def _label(instruction: Instruction) -> Iterator[str]:
         yield f"<b>{escape(instruction.name)}</b>"
         if not instruction.name.startswith(instruction.opcode):
             yield escape(instruction.opcode)
-    words = [word for callee in op.called_computations if (word := _in_a_word(callee))]
+    words = [word for callee in op.called_computations if (word := _word_of(callee))]
     yield from (f"Subcomputation: <b>{word}</b>" for word in words)
     attributes = [a for a in printed_parts(instruction, _OPTIONS)[2] if a.partition("=")[0] not in PLAIN_ATTRIBUTES]
     if attributes:
@@ -166,8 +166,8 @@ def _shape(shape: Shape) -> str:
     return text if len(text) <= _MOST_SHAPE else f"{text[: _MOST_SHAPE - 3]}..."
 
 
-def _in_a_word(computation: Computation) -> str:
-    """The operation of a computation on its two parameters; empty for others."""
+def _word_of(computation: Computation) -> str:
+    """The word for a computation of one operation on its two parameters; empty for other computations."""
     op, operands = computation.root.op, computation.root.operands
     numbers = [o.op.number for o in operands if isinstance(o.op, Parameter)]
     if len(computation.instructions) != 3 or sorted(numbers) != [0, 1]:

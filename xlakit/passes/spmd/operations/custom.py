@@ -72,7 +72,7 @@ def partitioned(walk: Walk, old: Instruction, operands: tuple[Value, ...]) -> Va
     tilings, results = walk.pieces.tilings_for(old, factors, given, scope, wanted, hint)
     target = getattr(old.op, "custom_call_target", "")
     made = PARTITIONERS[target](old, [*map(as_sharding, tilings)], [*map(as_sharding, results)])
-    partition = _entry(made.module, walk.program)
+    partition = _as_computation(made.module, walk.program)
     inner = scope.inside(tuple(range(scope.count)))
     arguments: list[Value] = []
     for piece, sharding, parameter in zip(given, made.operands, partition.parameters, strict=True):
@@ -140,8 +140,8 @@ def _check_part(old: Instruction, what: str, sizes: Sequence[int], own: Sequence
         )
 
 
-def _entry(module: HloModule, program: Program) -> Computation:
-    """The program of one partition, with names and channels that are unique in the whole program."""
+def _as_computation(module: HloModule, program: Program) -> Computation:
+    """A module as a computation of the program, with names and channels that are unique there."""
     made: dict[Computation, Computation] = {}
     channels: dict[int, int] = {}
 
