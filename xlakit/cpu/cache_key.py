@@ -11,7 +11,7 @@ import os
 import platform
 import sys
 import time
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from functools import cache
 from importlib.metadata import version
 from importlib.util import find_spec
@@ -22,7 +22,7 @@ import llvmlite
 import ml_dtypes
 import numpy as np
 
-from xlakit import machine, options, target
+from xlakit import compile_cache, machine, options, target
 
 if TYPE_CHECKING:
     from xlakit.ir.instruction import HloModule
@@ -92,6 +92,21 @@ def runtime_key(variant: str) -> str | None:
     if compiler is None:
         return None
     return "runtime-" + hashlib.sha256(_with_processor(compiler) + variant.encode()).hexdigest()[:40]
+
+
+def process_code(variant: str, make: Callable[[], compile_cache.Entry]) -> compile_cache.Entry:
+    """Machine code that serves the whole process, such as the runtime: from the compile cache, or made and kept there.
+
+    The options in force do not matter, except for the CPU, because there is one such code in a process.
+    """
+    with options.compiling(options.DEFAULT, cpu=options.current().cpu):
+        key = runtime_key(variant) if compile_cache.is_enabled() else None
+        entry = None if key is None else compile_cache.load(key)
+        if entry is None:
+            entry = make()
+            if key is not None:
+                compile_cache.save(key, entry)
+        return entry
 
 
 def source_key(form: str, versions: Collection[str], parts: Sequence[bytes]) -> str | None:

@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from xlakit import compile_cache as cache, options
-from xlakit.cpu.cache_key import runtime_key
+from xlakit.compile_cache import Entry
+from xlakit.cpu.cache_key import process_code
 from xlakit.cpu.llvm.effort import Effort
 from xlakit.cpu.llvm.library import Library, laid_out
 from xlakit.cpu.runtime.host import host_symbols
@@ -161,33 +161,18 @@ def runtime_symbols() -> dict[str, int]:
     return dict(runtime().symbols)
 
 
-def _machine_code() -> bytes:
-    """The runtime's object file, from the compile cache if it is there.
+def _machine_code() -> Entry:
+    # Imported here: a cached runtime does not need the code that writes it.
+    from xlakit.cpu.runtime.text import runtime_text
 
-    Only the instruction set level of the options matters, because there is one runtime in a process.
-    """
-    with options.compiling(options.DEFAULT, cpu=options.current().cpu):
-        return _cached_or_made()
-
-
-def _cached_or_made() -> bytes:
-    variant = "" if api_symbols() is None else "python"
-    key = runtime_key(variant) if cache.is_enabled() else None
-    entry = None if key is None else cache.load(key)
-    if entry is None:
-        # Imported here: a cached runtime does not need the code that writes it.
-        from xlakit.cpu.runtime.text import runtime_text
-
-        entry = cache.Entry({}, {"object": runtime_object(runtime_text())})
-        if key is not None:
-            cache.save(key, entry)
-    return bytes(entry.sections["object"])
+    return Entry({}, {"object": runtime_object(runtime_text())})
 
 
 def _load() -> Runtime:
     if os.name != "posix":
         raise UnsupportedError(f"the native runtime needs POSIX threads, which {sys.platform} does not have")
-    loaded = Runtime(_machine_code())
+    entry = process_code("" if api_symbols() is None else "python", _machine_code)
+    loaded = Runtime(bytes(entry.sections["object"]))
     os.register_at_fork(
         before=loaded.before_fork,
         after_in_parent=loaded.after_fork_in_parent,

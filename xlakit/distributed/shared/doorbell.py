@@ -15,8 +15,8 @@ from collections.abc import Callable, Mapping
 from functools import cache
 from typing import Any, Final
 
-from xlakit import compile_cache
-from xlakit.cpu.cache_key import runtime_key
+from xlakit.compile_cache import Entry
+from xlakit.cpu.cache_key import process_code
 from xlakit.cpu.llvm import I1, I64, PTR, VOID, Function, Module, Value, engine
 from xlakit.cpu.llvm.effort import Effort
 from xlakit.cpu.llvm.library import Library
@@ -127,10 +127,5 @@ class Bells:
 @cache
 def bells() -> Bells:
     """The machine code, from the compile cache where it is there."""
-    key = runtime_key("doorbell") if compile_cache.is_enabled() else None
-    entry = None if key is None else compile_cache.load(key)
-    if entry is None:
-        entry = compile_cache.Entry({}, {"object": engine.compiled(_text(), Effort.LITTLE)})
-        if key is not None:
-            compile_cache.save(key, entry)
+    entry = process_code("doorbell", lambda: Entry({}, {"object": engine.compiled(_text(), Effort.LITTLE)}))
     return Bells(bytes(entry.sections["object"]))

@@ -7,8 +7,8 @@ import os
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from xlakit import compile_cache, options
-from xlakit.cpu.cache_key import runtime_key
+from xlakit.compile_cache import Entry
+from xlakit.cpu.cache_key import process_code
 from xlakit.cpu.llvm.effort import Effort
 from xlakit.cpu.llvm.library import Library, laid_out
 from xlakit.cpu.runtime import runtime_symbols
@@ -34,7 +34,8 @@ class Native:
     """
 
     def __init__(self, of_python: Mapping[str, OfPython], failure: OfPython) -> None:
-        code = _machine_code(tuple(of_python))
+        slots = tuple(of_python)
+        code = process_code(f"{_VARIANT} {slots}", lambda: _machine_code(slots))
         names: list[str] = code.fields["slots"]
         found = runtime_symbols()
         symbols = {name: found[name] for name in code.fields["runtime"]}
@@ -83,27 +84,15 @@ class Native:
         return address
 
 
-def _machine_code(of_python: tuple[str, ...]) -> compile_cache.Entry:
+def _machine_code(of_python: tuple[str, ...]) -> Entry:
     """The object file, and the names of the functions that it has and of those that it imports."""
-    # Compiled with the default options, except for the CPU, as the library serves the whole process.
-    with options.compiling(options.DEFAULT, cpu=options.current().cpu):
-        return _load_or_compile(of_python)
+    # Imported here: the code generator is not needed if the machine code is in the cache.
+    from xlakit.cpu.llvm import engine
+    from xlakit.jax.native.text import PYTHON, RUNTIME, slots_text
 
-
-def _load_or_compile(of_python: tuple[str, ...]) -> compile_cache.Entry:
-    key = runtime_key(f"{_VARIANT} {of_python}") if compile_cache.is_enabled() else None
-    entry = None if key is None else compile_cache.load(key)
-    if entry is None:
-        # Imported here: the code generator is not needed if the machine code is in the cache.
-        from xlakit.cpu.llvm import engine
-        from xlakit.jax.native.text import PYTHON, RUNTIME, slots_text
-
-        text, names = slots_text(of_python)
-        fields = {"slots": names, "runtime": RUNTIME, "python": PYTHON}
-        # More effort would take eight times as long, before the first program of a machine, and make a call of the
-        # smallest program a fortieth faster.
-        (data,) = laid_out([engine.compiled(text, Effort.LITTLE)])
-        entry = compile_cache.Entry(fields, {"object": data})
-        if key is not None:
-            compile_cache.save(key, entry)
-    return entry
+    text, names = slots_text(of_python)
+    fields = {"slots": names, "runtime": RUNTIME, "python": PYTHON}
+    # More effort would take eight times as long, before the first program of a machine, and make a call of the
+    # smallest program a fortieth faster.
+    (data,) = laid_out([engine.compiled(text, Effort.LITTLE)])
+    return Entry(fields, {"object": data})
