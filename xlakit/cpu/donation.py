@@ -6,6 +6,7 @@ from collections.abc import Sequence, Set
 
 import numpy as np
 
+from xlakit.data.nesting import leaves_of
 from xlakit.ir.operation import TOKEN, Array, Value
 from xlakit.memory.values import ALIGNMENT
 
@@ -15,9 +16,7 @@ Pair = tuple[int, int]
 
 def arrays_of(value: Value) -> list[Array]:
     """The arrays in a value, in order; tokens have none."""
-    if isinstance(value, tuple):
-        return [array for part in value for array in arrays_of(part)]  # pyright: ignore
-    return [] if value is TOKEN else [value]
+    return [leaf for leaf in leaves_of(value) if leaf is not TOKEN]
 
 
 def donated_pairs(pairs: Sequence[Pair], arguments: Sequence[Value], donate: Sequence[int]) -> list[Pair]:

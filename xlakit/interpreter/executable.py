@@ -6,9 +6,10 @@ import math
 import threading
 from collections.abc import Callable, Iterator, Sequence, Set
 from contextlib import ExitStack
-from typing import TYPE_CHECKING, Any, Self, cast
+from typing import TYPE_CHECKING, Any, Self
 
 from xlakit.arguments import converting
+from xlakit.data.nesting import leaves_of
 from xlakit.data.shape import Shape
 from xlakit.deprecation import renamed_attribute
 from xlakit.errors import (
@@ -298,7 +299,7 @@ class InterpreterExecutable(Recompiled):
         """
         following = iter(arrays)
         values = [_nested(p.shape, following, f"parameter {n} '{p.name}'") for n, p in enumerate(self._parameters)]
-        return list(_leaves(self._interpret(device, values)))
+        return [leaf for leaf in leaves_of(self._interpret(device, values)) if leaf is not None]
 
     def _execute(self, runner: Runner, arguments: Sequence[Sequence[Value]]) -> list[Any]:
         """Run all devices, the first one on this thread, and wait for them; raises the failure of the execution."""
@@ -351,15 +352,6 @@ def _nested(shape: Shape, arrays: Iterator[Array], what: str) -> Value:
     if shape.is_tuple:
         return tuple(_nested(s, arrays, f"element {i} of {what}") for i, s in enumerate(shape.tuple_shapes))
     return TOKEN if shape.is_token else to_device(next(arrays), shape, what)
-
-
-def _leaves(value: Any) -> Iterator[Array]:
-    """The arrays of a host value, in the order of its nested tuples."""
-    if isinstance(value, tuple):
-        for part in cast("tuple[Any, ...]", value):
-            yield from _leaves(part)
-    elif value is not None:
-        yield value
 
 
 def check_donated(donate: Sequence[int], count: int) -> None:

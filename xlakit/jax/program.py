@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from xlakit.data.nesting import leaves_of
 from xlakit.jax.devices import MEMORY_KINDS
 from xlakit.jax.executable_metadata import ExecutableMetadata
 from xlakit.jax.named_values import NamedFloats
@@ -207,7 +208,7 @@ class Program:
 
     def _run_on_one(self, argument_arrays: Sequence[Array | None]) -> list[Any]:
         # On this thread, and not in a device's order: a callback may call the next program.
-        return _leaves(self.loaded.compiled(*argument_arrays))
+        return leaves_of(self.loaded.compiled(*argument_arrays))
 
     def _run_with_others(self, loaded: SpanningExecutable, argument_arrays: Sequence[Array | None]) -> list[Any]:
         if not self._count:
@@ -215,7 +216,7 @@ class Program:
             return []
         size = len(self._parameters)
         arguments = [argument_arrays[n * size : (n + 1) * size] for n in range(self._count)]
-        return [leaf for value in loaded.execute(arguments) for leaf in _leaves(value)]
+        return [leaf for value in loaded.execute(arguments) for leaf in leaves_of(value)]
 
     def _run_on_all(self, loaded: LoadedExecutable, argument_arrays: Sequence[Array | None]) -> list[Any]:
         remaining = iter(argument_arrays)
@@ -225,7 +226,7 @@ class Program:
         # Waits for the end, as a program may have no results other than tokens.
         for device in devices:
             device.synchronize_all_activity()
-        return [leaf for value in values for leaf in _leaves(value)]
+        return [leaf for value in values for leaf in leaves_of(value)]
 
     def __repr__(self) -> str:
         return f"<Program {self.name!r}>"
@@ -235,10 +236,6 @@ def _put(device: Device, array: Array | None) -> Any:
     from xlakit.runtime.transfer import HostBufferSemantics
 
     return None if array is None else device.put(array, host_buffer_semantics=HostBufferSemantics.ZERO_COPY)
-
-
-def _leaves(value: Any) -> list[Any]:
-    return [leaf for part in value for leaf in _leaves(part)] if isinstance(value, tuple) else [value]
 
 
 def _arrays(table: int, shapes: Sequence[Shape]) -> list[Array | None]:

@@ -12,6 +12,7 @@ from typing import Any, overload
 import numpy as np
 
 from xlakit.arguments import converting
+from xlakit.data.nesting import leaves_of
 from xlakit.data.primitive import PrimitiveType
 from xlakit.data.shape import Shape, make_tuple_shape
 from xlakit.errors import ArgumentError, ShapeError
@@ -140,16 +141,12 @@ def while_(condition: ComputationLike, body: ComputationLike, init: ArgumentLike
 
     Gives the last T; the shape of T never changes. Raises ShapeError. Source: Operation semantics, While.
     """
-    builder = common_builder(_flat(init))
+    builder = common_builder(leaves_of(init))
     start = as_argument(builder, init)
     op = While(
         condition=builder.subcomputation(condition, [start.shape]), body=builder.subcomputation(body, [start.shape])
     )
     return emit(op, start)
-
-
-def _flat(value: ArgumentLike) -> list[Any]:
-    return [leaf for v in value for leaf in _flat(v)] if isinstance(value, tuple) else [value]
 
 
 @operation("conditional", documents=("Conditional",))
@@ -270,7 +267,7 @@ def _conditional_by_index(
             f"{len(branch_computations)} branches take one operand each, got {len(branch_operands)}",
             hint="one operand that is several values is a tuple",
         )
-    builder = common_builder([branch_index, *_flat(tuple(branch_operands))])
+    builder = common_builder([branch_index, *leaves_of(tuple(branch_operands))])
     operands = [as_argument(builder, v) for v in branch_operands]
     branches = tuple(builder.subcomputation(c, [o.shape]) for c, o in zip(branch_computations, operands, strict=True))
     return emit(Conditional(branch_computations=branches), as_op(builder, branch_index), *operands)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 import numpy as np
 
 from xlakit.arguments import converting, explaining, name_type
+from xlakit.data.nesting import nested
 from xlakit.data.shape import Shape
 from xlakit.errors import ArgumentError, ExecutionError, Location
 from xlakit.execution.context import ExecutionContext
@@ -240,7 +241,7 @@ class LoadedExecutable:
             return self._run([arguments], None)[0]
         except (ExecutionError, MemoryError) as error:
             execution = Execution.failed(self.name, error)
-            return _nested(self._result, iter(self._make_results(device, execution)))
+            return nested(self._result, iter(self._make_results(device, execution)))
         if len(self._leaves) == 1 and not self._result.is_tuple:
             return Buffer(device, self._result, self._origins[0], result)
         return self._with_buffers(self._result, result, iter(self._origins))
@@ -287,7 +288,7 @@ class LoadedExecutable:
             )
         if not (self._is_light and self._schedule.run_now(execution)):
             self._schedule.submit(execution)
-        return [_nested(self._result, iter(buffers)) for buffers in results]
+        return [nested(self._result, iter(buffers)) for buffers in results]
 
     def _work(self, device: RunningDevice, donated: Set[int], limit: int) -> Work:
         """The work of one device of a run: the program, with as many threads as the caller may use."""
@@ -324,12 +325,6 @@ def _loaded(client: Client, recipe: Recipe, states: States, assignment: Sequence
 def _origin(module: HloModule, index: tuple[int, ...]) -> str:
     which = f"result {{{','.join(map(str, index))}}}" if index else "the result"
     return f"{which} of '{module.name}'"
-
-
-def _nested(shape: Shape, buffers: Iterator[Buffer]) -> Any:
-    if shape.is_tuple:
-        return tuple([_nested(inner, buffers) for inner in shape.tuple_shapes])
-    return next(buffers)
 
 
 def _values(result: Any) -> Any:

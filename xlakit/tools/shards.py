@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from xlakit.data.literal import Array
+from xlakit.data.nesting import nested
 from xlakit.data.shape import ProgramShape, Shape, make_tuple_shape
 from xlakit.errors import ArgumentError, ExecutionError
 from xlakit.execution.executable import Executable
@@ -69,7 +70,7 @@ class Devices:
                 )
             ]
             for partition, arguments in enumerate(by_partition):
-                arguments.append(_nested(whole, iter([leaf[partition] for leaf in leaves])))
+                arguments.append(nested(whole, iter([leaf[partition] for leaf in leaves])))
         return [list(arguments) for _ in range(self.module.replica_count) for arguments in by_partition]
 
     def with_arguments(self, device_arguments: Sequence[Sequence[Any]]) -> Devices:
@@ -112,7 +113,7 @@ class Devices:
                 _join([row[n] for row in flat], parts_of, leaf)
                 for n, (parts_of, leaf) in enumerate(zip(self.result, leaf_shapes(whole), strict=True))
             ]
-            wholes.append(_nested(whole, iter(joined)))
+            wholes.append(nested(whole, iter(joined)))
         return wholes[0] if len(wholes) == 1 else tuple(wholes)
 
 
@@ -235,10 +236,6 @@ def _leaves(value: Any, shape: Shape) -> Iterator[Any]:
             yield from _leaves(element, inner)
     else:
         yield value
-
-
-def _nested(shape: Shape, leaves: Iterator[Any]) -> Any:
-    return tuple(_nested(s, leaves) for s in shape.tuple_shapes) if shape.is_tuple else next(leaves)
 
 
 def _box(splits: Sequence[Split | None], local: Sequence[int], partition: int) -> tuple[slice, ...]:

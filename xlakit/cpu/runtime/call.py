@@ -66,8 +66,7 @@ def make_caller(
         return fallback
     new_function = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.c_void_p, ctypes.py_object, ctypes.c_void_p)
     make = new_function(("PyCFunction_NewEx", ctypes.pythonapi))
-    leaves = _leaves(result)
-    dtypes = tuple(shape.element_type.dtype for shape in (*arguments, *(leaf for leaf in leaves if leaf is not None)))
+    dtypes = tuple(shape.element_type.dtype for shape in (*arguments, *_arrays_of(result)))
     # In the order of native_call's HELD_ constants.
     held = (signature, fallback, raise_status, context, dtypes)
     return make(ctypes.addressof(_method()), held, None)
@@ -157,12 +156,11 @@ def nest(result: Shape, arrays: Sequence[Any]) -> Any:
 
 def result_arrays(result: Shape) -> list[Array]:
     """New arrays for a result, in the order of the entry's ``results``."""
-    return [allocate_array(leaf.dimensions, leaf.element_type.dtype) for leaf in _leaves(result) if leaf is not None]
+    return [allocate_array(leaf.dimensions, leaf.element_type.dtype) for leaf in _arrays_of(result)]
 
 
 def _signature(context: Context, arguments: Sequence[Shape], result: Shape) -> bytes | None:
-    leaves = _leaves(result)
-    arrays = [leaf for leaf in leaves if leaf is not None]
+    arrays = _arrays_of(result)
     if not all(shape.is_array and not shape.is_dynamic for shape in (*arguments, *arrays)):
         return None
     tree = _tree(result)
@@ -180,11 +178,9 @@ def _array_record(dtype: np.dtype[Any], dimensions: tuple[int, ...]) -> list[int
     return [id(dtype), len(dimensions), count * dtype.itemsize, *dimensions]
 
 
-def _leaves(result: Shape) -> list[Shape | None]:
-    """The leaves of a result in order, with None for a token."""
-    if result.is_tuple:
-        return [leaf for part in result.tuple_shapes for leaf in _leaves(part)]
-    return [None if result.is_token else result]
+def _arrays_of(result: Shape) -> list[Shape]:
+    """The arrays of a result in order; tokens have none."""
+    return [leaf for _, leaf in result.leaves() if not leaf.is_token]
 
 
 def _tree(result: Shape) -> list[int]:

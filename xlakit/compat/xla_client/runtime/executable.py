@@ -19,7 +19,7 @@ from xlakit.compat.xla_client.runtime.requested_layouts import leaf_layouts, ord
 from xlakit.compat.xla_client.runtime.tracebacks import Traceback
 from xlakit.compat.xla_client.sharding import OpSharding
 from xlakit.compat.xla_client.text.numbering import compiled_module
-from xlakit.data.shape import Shape as OurShape
+from xlakit.data.nesting import leaves_of, nested
 from xlakit.errors import ArgumentError, DeletedBufferError
 from xlakit.ir.attributes import Sharding
 from xlakit.ir.instruction import HloModule as OurModule
@@ -222,7 +222,7 @@ class LoadedExecutable:
             [
                 [
                     ArrayImpl.of(device, buffer, order)
-                    for buffer, order in zip(_flat(run), self._result_orders, strict=True)
+                    for buffer, order in zip(leaves_of(run), self._result_orders, strict=True)
                 ]
                 for device, run in pairs
             ],
@@ -240,7 +240,7 @@ class LoadedExecutable:
         with served(self._client.wrapped.execution_context, [device.id for device in devices], self._callbacks):
             runs = self._run(arguments, donate)
             for device, run in zip(devices, runs, strict=True):
-                for buffer in _flat(run):
+                for buffer in leaves_of(run):
                     buffer.block_until_ready()
                 device.synchronize_all_activity()
         return runs
@@ -320,11 +320,7 @@ class LoadedExecutable:
         """Flat arguments as the parameters of the program have them."""
         shapes = self.wrapped.module.program_shape.parameters
         rest = iter(buffers)
-
-        def nested(shape: OurShape) -> Any:
-            return tuple(nested(part) for part in shape.tuple_shapes) if shape.is_tuple else next(rest)
-
-        return [nested(shape) for shape in shapes]
+        return [nested(shape, rest) for shape in shapes]
 
     # -- properties of the program ---------------------------------------------------------------
 
@@ -378,12 +374,6 @@ class LoadedExecutable:
     def serialize(self) -> bytes:
         """The program in the form that :meth:`Client.deserialize_executable` takes."""
         return self._client.serialize_executable(self)
-
-
-def _flat(result: Any) -> list[Buffer]:
-    if isinstance(result, tuple):
-        return [buffer for part in cast("tuple[Any, ...]", result) for buffer in _flat(part)]
-    return [result]
 
 
 def _shardings(found: Sequence[Sharding | None]) -> list[OpSharding] | None:
