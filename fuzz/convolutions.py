@@ -48,7 +48,10 @@ class _Groups:
 
 def _dimension(draft: Draft, most: int, *, has_phases: bool = True) -> WindowDimension:
     """A spatial dimension: mostly dilated, with a number of places that its phases do not divide."""
-    base, size = draft.pick([draft.integer(1, 5), draft.integer(2, most)]), draft.pick([1, 2, 3, 3, 4, 5, 7])
+    base, size = (
+        draft.pick([draft.integer(1, 5), draft.integer(2, most)]) if most > 1 else 1,
+        draft.pick([1, 2, 3, 3, 4, 5, 7]),
+    )
     base_dilation, window_dilation = draft.pick([1, 2, 2, 3, 3, 4]) if has_phases else 1, draft.pick([1, 1, 1, 2, 3])
     stride = draft.pick([1, 1, 1, 2, 3])
     extent = (size - 1) * window_dilation + 1
@@ -97,7 +100,10 @@ def _drawn(draft: Draft) -> Program | None:
     # Groups of few features share vectors, where they are side by side.
     is_narrow = draft.chance(0.12)
     rank = draft.pick([2, 2, 3] if is_narrow else [1, 1, 2, 2, 2, 3])
-    dims = [_dimension(draft, 40 if rank == 1 else 12, has_phases=not is_narrow) for _ in range(rank)]
+    # Single elements of as many features as images lie like one image of as many groups.
+    is_single = is_narrow and draft.chance(0.3)
+    most = 1 if is_single else 40 if rank == 1 else 12
+    dims = [_dimension(draft, most, has_phases=not is_narrow) for _ in range(rank)]
     groups = _Groups(draft.pick(["", "", "", "feature", "batch"]), draft.integer(2, 4))
     inputs, batch = draft.pick([1, draft.integer(1, 4), draft.integer(3, 40)]), draft.integer(1, 4)
     # Rows are positions or features, whichever fills vectors better: where both are about as many, each phase chooses.
@@ -106,8 +112,9 @@ def _drawn(draft: Draft) -> Program | None:
     # Each feature may be a convolution by itself; kernels of their own have features side by side.
     is_depthwise = not is_narrow and draft.chance(0.12)
     if is_narrow:
-        groups, inputs = _Groups("feature", draft.pick([2, 4, 8, 16])), draft.pick([1, 2, 3, 4, 6, 8, 16])
-        outputs = draft.pick([1, 2, 4, 4, 8, 8])
+        groups = _Groups("batch" if is_single else "feature", draft.pick([2, 4, 8, 16]))
+        inputs, outputs = draft.pick([1, 2, 3, 4, 6, 8, 16]), draft.pick([1, 2, 4, 4, 8, 8, 16])
+        batch = 1 if is_single else batch
     if is_depthwise:
         groups, inputs, outputs = _Groups("feature", draft.integer(2, 70)), 1, 1
     count = groups.count if groups.of else 1

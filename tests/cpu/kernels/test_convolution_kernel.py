@@ -180,6 +180,23 @@ def test_groups_that_share_a_register(kind):
         assert {product.interleaved for product, _ in plan.products} == {1}
 
 
+def test_groups_that_fill_registers():
+    lanes = choose_engine(P.F32, P.F32, P.F32).lanes
+    for inputs, features, groups, window in ((16, lanes, 4, SAME), (9, 2 * lanes, 3, SAME), (70, lanes, 2, SAME)):
+        plan = check(
+            NHWC, (2, 9, 8, inputs * groups), (3, 3, inputs, features * groups), window, feature_group_count=groups
+        )
+        ((product, _),) = plan.products
+        assert product.lines is not None and product.interleaved == 1 and not plan.scratch_bytes
+    # Long rows of features that no vectors divide are copied in a loop.
+    check(NHWC, (1, 6, 6, 4 * 31), (3, 3, 31, 4 * (lanes // 2)), SAME, feature_group_count=4)
+
+
+def test_groups_of_a_batch_of_single_elements_are_none_of_features():
+    for features in (1, 2, 4, 16):
+        check(NHWC, (8, 1, 1, 8), (3, 3, 8, 8 * features), SAME, batch_group_count=8)
+
+
 def test_groups_that_share_a_register_are_read_in_several_tasks():
     plan = check(NHWC, (8, 40, 40, 64), (3, 3, 8, 64), SAME, feature_group_count=8)
     ((product, blocking),) = plan.products

@@ -90,7 +90,7 @@ def plan_convolution(op: Convolution, lhs: Shape, rhs: Shape, result: Shape) -> 
     if is_depthwise(geometry):
         return ConvolutionPlan("depthwise", geometry, None, (), cost)
     engine = choose_engine(*geometry.kinds)
-    together = _several_groups(op, lhs, geometry, engine)
+    together = _full_groups(op, lhs, geometry, engine)
     if together is not None:
         return together
     padded = _padded(op, lhs, geometry, engine)
@@ -223,10 +223,11 @@ def _product(image: Geometry, axes: Sequence[Axis], padded: Padded | None) -> tu
     return "positions", _with_firsts(_positions_as_rows(image, axes, along), axes, overlap=overlap, array=array)
 
 
-def _several_groups(op: Convolution, lhs: Shape, geometry: Geometry, engine: Engine) -> ConvolutionPlan | None:
-    """The plan with several groups in a register; None if they are not, or if threads cannot copy lines of them."""
-    count = groups_of_register(geometry, engine)
-    if count == 1 or not geometry.products or lhs.rank < 4:
+def _full_groups(op: Convolution, lhs: Shape, geometry: Geometry, engine: Engine) -> ConvolutionPlan | None:
+    """The plan for groups that fill registers; None if they do not, or if threads cannot copy lines of them."""
+    # Groups of a batch may have the strides of groups of features, where images are single elements.
+    count = groups_of_register(geometry, engine) if op.batch_group_count == 1 else 0
+    if not count or not geometry.products or lhs.rank < 4 or (count == 1 and not _around(op, geometry)):
         return None
     kind, _, result = geometry.kinds
     groups, inputs, features = geometry.groups, geometry.inputs, geometry.features

@@ -1,4 +1,4 @@
-"""Convolutions in groups of few features: several groups share a vector register.
+"""Convolutions in groups, whose lines threads copy group by group; groups of few features share vector registers.
 
 The groups whose features fill a register together are one product (``interleaved`` in gemm/product.py): lanes alternate
 between them, and the micro-kernel broadcasts one input element of each group at a time. So threads copy the lines that
@@ -24,12 +24,14 @@ from xlakit.dataclass import dataclass
 from xlakit.options import knob
 from xlakit.target import vector_bytes
 
+# The most vectors of the features of a group that are copied without a loop.
+_MOST_VECTORS = 8
 # Fewer products for each element of the input do not pay for its copy.
 _LEAST_PRODUCTS = knob("convolution_grouped.least_products", 16, 1, 1 << 20, tries=(1, 1 << 20))
 
 
 def groups_of_register(geometry: Geometry, engine: Engine) -> int:
-    """The number of groups whose features fill a register; 1 if they are not computed together."""
+    """The number of groups of features that fill a register, 1 if one group does; 0 where they do not."""
     groups, inputs, features = geometry.groups, geometry.inputs, geometry.features
     kind, of_kernel, of_result = geometry.kinds
     if (
@@ -43,14 +45,16 @@ def groups_of_register(geometry: Geometry, engine: Engine) -> int:
         # Features are side by side, and those of the next group follow.
         or (inputs.input, features.output) != (1, 1)
         or groups.input != inputs.size
-        or not 0 < features.size < engine.lanes
+        or features.size < 1
     ):
+        return 0
+    if features.size % engine.lanes == 0:
         return 1
     count = engine.lanes // features.size
     if engine.lanes % features.size or groups.size % count:
-        return 1
+        return 0
     products = math.prod(axis.taps for axis in geometry.phases[0]) * features.size
-    return count if products >= _LEAST_PRODUCTS.value else 1
+    return count if products >= _LEAST_PRODUCTS.value else 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,14 +104,27 @@ class GroupLines:
     def _write_row(self, fn: Function, source: Value, target: Value, row: int) -> None:
         """Write the features of all groups at one place."""
         type, count = memory_type(self.padded.kind), self.interleaved
+        if count == 1:
+            fn.copy(target, source, row * type.bytes)
+            return
         features = row // count
         # Vectors of the largest power of two that divides the features, of which all groups' fit two registers.
         lanes = max(1, min(features & -features, 2 * vector_bytes() // type.bytes // count))
+        if features > _MOST_VECTORS * lanes:
+            with fn.loop(0, features, lanes, hints=AS_WRITTEN) as first:
+                self._write_vectors(fn, source, target, first.index, (features, lanes))
+            return
         for first in range(0, features, lanes):
-            parts = [
-                fn.load(vector(type, lanes), fn.at(source, type, group * features + first), align=type.bytes)
-                for group in range(count)
-            ]
-            mixed = [interleaved(fn, parts)] if lanes > 1 else parts
-            for number, value in enumerate(mixed):
-                fn.store(value, fn.at(target, type, first * count + number), align=type.bytes)
+            self._write_vectors(fn, source, target, fn.i64(first), (features, lanes))
+
+    def _write_vectors(self, fn: Function, source: Value, target: Value, first: Value, sizes: tuple[int, int]) -> None:
+        """Write some features, from ``first`` on, of all groups; sizes: the features of a group, and how many."""
+        type, count = memory_type(self.padded.kind), self.interleaved
+        features, lanes = sizes
+        parts = [
+            fn.load(vector(type, lanes), fn.at(source, type, first + group * features), align=type.bytes)
+            for group in range(count)
+        ]
+        mixed = [interleaved(fn, parts)] if lanes > 1 else parts
+        for number, value in enumerate(mixed):
+            fn.store(value, fn.at(target, type, first * count + number), align=type.bytes)
