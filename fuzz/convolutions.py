@@ -98,7 +98,7 @@ def program(seed: int, number: int) -> Program:
 def _drawn(draft: Draft) -> Program | None:
     """A program; None where it would be too large."""
     # Groups of few features share vectors, where they are side by side.
-    is_narrow = draft.chance(0.12)
+    is_narrow = draft.chance(0.2)
     rank = draft.pick([2, 2, 3] if is_narrow else [1, 1, 2, 2, 2, 3])
     # Single elements of as many features as images lie like one image of as many groups.
     is_single = is_narrow and draft.chance(0.3)
@@ -112,8 +112,8 @@ def _drawn(draft: Draft) -> Program | None:
     # Each feature may be a convolution by itself; kernels of their own have features side by side.
     is_depthwise = not is_narrow and draft.chance(0.12)
     if is_narrow:
-        groups = _Groups("batch" if is_single else "feature", draft.pick([2, 4, 8, 16]))
-        inputs, outputs = draft.pick([1, 2, 3, 4, 6, 8, 16]), draft.pick([1, 2, 4, 4, 8, 8, 16])
+        groups = _Groups("batch" if is_single else "feature", draft.pick([2, 4, 8, 8, 16]))
+        inputs, outputs = draft.pick([1, 2, 3, 4, 6, 8, 16]), draft.pick([1, 2, 4, 4, 8, 8, 8, 16])
         batch = 1 if is_single else batch
     if is_depthwise:
         groups, inputs, outputs = _Groups("feature", draft.integer(2, 70)), 1, 1
@@ -121,7 +121,7 @@ def _drawn(draft: Draft) -> Program | None:
     places = math.prod(d.output for d in dims)
     if batch * count * outputs * inputs * places * math.prod(d.size for d in dims) > _MOST:
         return None
-    kind = draft.pick(_OTHERS if is_narrow else draft.pick([_FLOATS, _FLOATS, _FLOATS, _INTEGERS, _OTHERS]))
+    kind = draft.pick(("f32", *_OTHERS) if is_narrow else draft.pick([_FLOATS, _FLOATS, _FLOATS, _INTEGERS, _OTHERS]))
     result = draft.pick(_WIDER[kind]) if kind in _WIDER and draft.chance(0.5) else kind
     spatial = "012"[:rank]
     of_images, of_kernels = f"bf{spatial}", f"io{spatial}"

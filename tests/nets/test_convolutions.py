@@ -19,7 +19,7 @@ def _plans(seed, count):
 
 
 def test_the_ways_that_dilated_convolutions_take_are_common():
-    seen = list(_plans(7, 180))
+    seen = list(_plans(7, 240))
     phases = [plan for _, plan in seen if len(plan.products) > 1]
     converted = [plan for plan in phases if plan.converted is not None]
     # The kernel is the right operand where positions are the rows.
