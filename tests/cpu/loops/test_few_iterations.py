@@ -85,3 +85,61 @@ def test_short_loops_are_not_interleaved_where_vectors_are_masked(size: int, min
     i, j, k = np.indices(x.shape)
     ends = [np.int32(n) for n in (3, size - 1, minor - 1)]
     np.testing.assert_array_equal(executable(x, *ends), x * (i < ends[0]) * (j < ends[1]) * (k < ends[2]))
+
+
+# The state of a loop over particles, of which some have stopped: the mask does not change along the coordinates, so
+# that they are not merged with the particles, and the next state lies in the memory of the last one.
+PARTICLES = """HloModule particles
+
+step {{
+  s = (s32[], f32[n,{width}], pred[n]) parameter(0)
+  i = s32[] get-tuple-element(s), index=0
+  x0 = f32[n,{width}] get-tuple-element(s), index=1
+  goes = pred[n] get-tuple-element(s), index=2
+  mask = pred[n,{width}] broadcast(goes), dimensions={{0}}
+  half = f32[] constant(0.5)
+  halves = f32[n,{width}] broadcast(half), dimensions={{}}
+{chain}
+  y = f32[n,{width}] select(mask, x{last}, x0)
+  one = s32[] constant(1)
+  next = s32[] add(i, one)
+  ROOT t = (s32[], f32[n,{width}], pred[n]) tuple(next, y, goes)
+}}
+
+more {{
+  s = (s32[], f32[n,{width}], pred[n]) parameter(0)
+  i = s32[] get-tuple-element(s), index=0
+  end = s32[] constant(3)
+  ROOT go = pred[] compare(i, end), direction=LT
+}}
+
+ENTRY main {{
+  x = f32[n,{width}] parameter(0)
+  goes = pred[n] parameter(1)
+  zero = s32[] constant(0)
+  start = (s32[], f32[n,{width}], pred[n]) tuple(zero, x, goes)
+  done = (s32[], f32[n,{width}], pred[n]) while(start), condition=more, body=step
+  ROOT y = f32[n,{width}] get-tuple-element(done), index=1
+}}
+"""
+
+
+@pytest.mark.parametrize(("width", "long"), [(3, 40), (3, 60), (2, 60), (5, 40)])
+def test_particles_are_moved_in_vectors_where_they_are(width, long):
+    row = f"f32[n,{width}]"
+    chain = "\n".join(
+        f"  p{k} = {row} multiply(x{k}, halves)\n  x{k + 1} = {row} add(p{k}, x{max(k - 1, 0)})" for k in range(long)
+    )
+    text = PARTICLES.format(width=width, chain=chain, last=long).replace("[n", "[203")
+    executable = xla.compile(xla.HloModule.from_text(text))
+    rng = np.random.default_rng(width)
+    x, goes = rng.uniform(-1, 1, (203, width)).astype(np.float32), rng.random(203) < 0.5
+    expected = x
+    for _ in range(3):
+        steps = [expected]
+        for k in range(long):
+            steps.append(steps[k] * np.float32(0.5) + steps[max(k - 1, 0)])
+        expected = np.where(goes[:, None], steps[-1], expected)
+    np.testing.assert_allclose(executable(x, goes), expected, rtol=1e-5)
+    # LLVM's own vector loop begins with tests whether arrays overlap, and is left for a scalar one where they do.
+    assert "icmp ult ptr" not in executable.llvm_ir()

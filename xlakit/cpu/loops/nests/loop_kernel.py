@@ -18,8 +18,9 @@ from xlakit.cpu.loops.ir.space import Group, merged
 from xlakit.cpu.loops.nests.tiling import SHORT, Crossing, tiled_kernel
 from xlakit.options import knob
 
-# The most nodes in an unrolled short loop.
-_MOST_WRITTEN = knob("loop_kernel.most_written", 200, 0, 2000)
+# The most nodes in an unrolled short loop. If it is not written out here, LLVM unrolls a loop of few iterations, and
+# vectorizes the one around it behind a test that no result lies in the memory of an operand, as a loop's state does.
+_MOST_WRITTEN = knob("loop_kernel.most_written", 2000, 0, 200)
 # Loops of fewer iterations are not vectorized.
 _LEAST_VECTOR = 4
 # Longer runs are not reordered, and at most this many runs are written alternately.
