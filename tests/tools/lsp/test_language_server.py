@@ -198,6 +198,61 @@ def test_a_rename_gives_the_same_program(client):
     assert client.at("prepareRename", *place(text, "f32[4,8]")) is None
 
 
+WRAPPED = """HloModule wrapped,
+  input_output_alias={ {}: (0, {}, may-alias) }
+branch {
+  p = f32[2] parameter(0)
+  ROOT n = f32[2] negate(p)
+}
+ENTRY main {
+  x = f32[2] parameter(0),
+    frontend_attributes={
+      _a="{{0,1}, {1,2}}", // a brace: {
+      _b="1"
+    }
+  c = pred[] constant(true)
+  s = f32[1] slice(x),
+    slice={[0:1]}
+  b = f32[2] concatenate(s, s), dimensions={
+      0
+    }
+  y = f32[2] conditional(c, x, x),
+    true_computation=branch, false_computation=branch
+  ROOT r = f32[2] add(x, y)
+}
+"""
+
+
+def test_attributes_that_begin_a_line_are_no_instructions_and_their_braces_end_no_computation(client):
+    text = WRAPPED
+    client.open(text)
+    outline = client.about("documentSymbol")
+    assert [symbol["name"] for symbol in outline] == ["branch", "main"]
+    for word in ("input_output_alias", "frontend_attributes", "_b=", "slice={", "true_computation"):
+        assert client.at("prepareRename", *place(text, word)) is None, word
+    for word, uses in (("x = f32[2]", 5), ("branch {", 3), ("s = f32[1]", 3), ("y = f32[2]", 2)):
+        edits = client.at("rename", *place(text, word), newName="other")["changes"][URI]
+        assert len(edits) == uses, word
+        assert HloModule.from_text(applied(text, edits)) == HloModule.from_text(text)
+
+
+def test_a_name_that_an_inner_computation_has_too_is_not_renamed(client):
+    text = """HloModule m
+    ENTRY main {
+      x = f32[2] parameter(0)
+      s = ((f32[2]), f32[2], s32[]) call-start(x), to_apply={
+        x = f32[2] parameter(0)
+        ROOT n = f32[2] negate(x)
+      }
+      ROOT d = f32[2] call-done(s)
+    }"""
+    client.open(text)
+    asked = client.ask("textDocument/rename", client.params(*place(text, "x = f32[2]"), newName="z"))
+    assert "several instructions" in asked["error"]["message"]
+    edits = client.at("rename", *place(text, "s = (("), newName="z")["changes"][URI]
+    assert HloModule.from_text(applied(text, edits)) == HloModule.from_text(text)
+
+
 @pytest.mark.parametrize("name", ["w", "2x", "a b", ""])
 def test_a_rename_to_what_is_no_free_name_is_refused(client, name):
     client.open(TEXT)

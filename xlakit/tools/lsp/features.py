@@ -174,6 +174,11 @@ def rename(document: Document, offset: int, name: str) -> list[tuple[Span, str]]
             f"'{name}' is not a name", hint="names are letters, digits, '_', '.' and '-', no digit first"
         )
     plain = name.removeprefix("%")
+    if symbol.definition is not None and symbol.scope.count(symbol.name) > 1:
+        raise ArgumentError(
+            f"'{symbol.name}' is the name of several instructions here",
+            hint="move computations in braces behind an attribute out of this one",
+        )
     taken = document.index.computation(plain) if symbol.definition is None else symbol.scope.find(plain)
     if taken is not None and plain != symbol.name:
         raise ArgumentError(f"'{plain}' is taken", hint="choose a name that is not in use there")

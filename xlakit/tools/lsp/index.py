@@ -26,13 +26,15 @@ _HEAD_INSIDE = re.compile(rf"(?<=[\s{{])(?P<root>ROOT[ \t]+)?(?P<name>{_NAME})[ 
 _COMPUTATION = re.compile(
     rf"[ \t]*(?P<entry>ENTRY[ \t]+)?(?P<name>{_NAME})[ \t]*(?:\{{|\(.*\)[ \t]*->.*\{{[ \t]*(?://.*)?$)"
 )
-_CLOSE = re.compile(r"[ \t]*\}")
 _MODULE = re.compile(r"[ \t]*HloModule\b")
 _OPENED = re.compile(r'"(?:[^"\\]|\\.)*+"|//.*|/\*.*?\*/|(/\*)')
+_NOT_CODE = re.compile(r'"(?:[^"\\]|\\.)*+"?|//.*|/\*.*?\*/')
 _WORD = re.compile(
     rf'(?P<string>"(?:[^"\\\n]|\\.)*+"?)|(?P<comment>/\*(?s:.*?)(?:\*/|\Z)|//[^\r\n]*)|(?P<name>{_NAME})'
     r"|(?P<number>-?\d[\w.+\-]*)|(?P<mark>[(){}\[\]=,])"
 )
+# What attributes of an instruction, or of the module, stand behind where they begin a line.
+_BEFORE_ATTRIBUTE = frozenset(",({")
 _OPEN, _SHUT = frozenset("([{"), frozenset(")]}")
 
 
@@ -90,6 +92,10 @@ class Scope:
             self._by_name = {d.name: d for d in reversed(self.definitions)}
         return self._by_name.get(name)
 
+    def count(self, name: str) -> int:
+        """How many instructions have a name: those in braces within an instruction count."""
+        return sum(definition.name == name for definition in self.definitions)
+
 
 class Index:
     """The computations of a text, in their order."""
@@ -99,6 +105,10 @@ class Index:
         self.scopes: list[Scope] = []
         self._end = 0
         self._is_open = False
+        # How many braces are open, that of the computation included.
+        self._depth = 0
+        # The last character of the lines before, without comments; "" behind the brace of a computation.
+        self._last = ""
         commented = False
         for number in range(len(lines.starts)):
             start, end = lines.span(number)
@@ -106,8 +116,12 @@ class Index:
             if commented:
                 commented = "*/" not in line
                 continue
+            code = _NOT_CODE.sub(_blank, line) if '"' in line or "/" in line else line
             self._line(line, start)
+            self._braces(code, start)
             if line and not line.isspace():
+                is_opening = self._is_open and self.scopes[-1].name and self.scopes[-1].start == start
+                self._last = "" if is_opening else code.rstrip()[-1:] or self._last
                 self._end = start + len(line.rstrip())
             commented = "/*" in line and any(match[1] for match in _OPENED.finditer(line))
         self._close(len(self.text) if self._is_open else self._end)
@@ -116,27 +130,38 @@ class Index:
     def _line(self, line: str, start: int) -> None:
         head = _HEAD.match(line)
         if head is not None:
-            self._define(head, start)
+            if not self._is_attribute(line, head):
+                self._define(head, start)
             return
         opened = _COMPUTATION.match(line)
         if opened is not None and not _MODULE.match(line):
             self._close(self._end)
+            self._depth = 0
             name = opened["name"].removeprefix("%")
             span = Span(start + opened.start("name"), start + opened.end("name"))
             self.scopes.append(Scope(name, span, start, start + len(line), bool(opened["entry"])))
             self._is_open = True
             for inside in _HEAD_INSIDE.finditer(line, opened.end()):
                 self._define(inside, start)
-            if line.rstrip().endswith("}") and not line.rstrip().endswith("{"):
-                self._close(start + len(line.rstrip()))
-        elif self._is_open and _CLOSE.match(line):
-            self._end_definition(self._end)
-            self._close(start + len(line.rstrip()))
+
+    def _braces(self, code: str, start: int) -> None:
+        """Close the computation where the line has its last brace; attributes and bodies have braces, too."""
+        self._depth += code.count("{") - code.count("}")
+        if self._is_open and self._depth <= 0:
+            before = code[: code.rfind("}")].rstrip()
+            self._end_definition(start + len(before) if before else self._end)
+            self._close(start + len(code.rstrip()))
+
+    def _is_attribute(self, line: str, head: re.Match[str]) -> bool:
+        """Whether ``name=`` at the beginning of a line is an attribute, which has no spaces around the sign."""
+        spaced = line[head.end("name")] != "=" or line[head.end() : head.end() + 1].isspace()
+        return self._last in _BEFORE_ATTRIBUTE and not spaced
 
     def _define(self, head: re.Match[str], start: int) -> None:
         if not self._is_open:
             self.scopes.append(Scope("", Span(start, start), start, start))
             self._is_open = True
+            self._depth = 1
         scope = self.scopes[-1]
         span = Span(start + head.start("name"), start + head.end("name"))
         if scope.definitions and scope.definitions[-1].end < 0:
@@ -184,6 +209,12 @@ class Index:
         """Where a name stands as a whole word between two offsets, strings and comments included."""
         word = re.compile(rf"(?<![\w.\-])%?{re.escape(name)}(?![\w.\-])")
         return (match.start() for match in word.finditer(self.text, start, end))
+
+
+def _blank(match: re.Match[str]) -> str:
+    """What stands for a string or a comment where braces are counted."""
+    text = match.group()
+    return '"' * len(text) if text.startswith('"') else " " * len(text)
 
 
 @cache
