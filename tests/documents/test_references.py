@@ -46,3 +46,15 @@ def test_what_docstrings_refer_to_is_there():
             stale += [f"{place}: {name}" for name in ROLE.findall(line) if name.split(".")[-1] not in known]
             stale += [f"{place}: {f}" for f in FILE.findall(line) if f not in OTHERS and not names_a_file(f)]
     assert not stale
+
+
+def test_commands_that_dump_or_profile_a_jax_program_run_it_on_xlakit():
+    pages = [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]
+    commands = [
+        found[0]
+        for page in pages
+        for found in re.finditer(r"(?:\w+=\S+ )+python (?:train|model)\.py", page.read_text(encoding="utf-8"))
+        if re.search(r"XLAKIT_(?:DUMP_TO|PROFILE)=", found[0])
+    ]
+    assert len(commands) > 3
+    assert not [command for command in commands if "XLAKIT_AS=cpu" not in command]

@@ -190,6 +190,12 @@ def test_ops_lists_and_documents_are_up_to_date(capsys):
         assert capsys.readouterr().out == (docs / f"{page}.md").read_text(), f"write docs/{page}.md again"
 
 
+def test_the_command_alone_says_what_there_is(capsys):
+    assert cli.main([]) == 2
+    said = capsys.readouterr().err
+    assert "first steps:" in said and "xlakit check DIR" in said
+
+
 def test_import_is_quick_and_loads_nothing():
     code = "import sys, time; t = time.time(); import xlakit; print(time.time() - t, 'numpy' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -61,6 +61,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if isinstance(sys.stdout, io.TextIOWrapper):
         # Names and source lines of programs may have characters that the terminal's encoding lacks.
         sys.stdout.reconfigure(errors="backslashreplace")
+    if not (sys.argv[1:] if arguments is None else arguments):
+        print_error_line(parser().format_help().rstrip())
+        return 2
     options, unknown = parser().parse_known_args(arguments)
     if unknown:
         # Reported by the verb's parser, whose usage lists the valid options.

@@ -71,6 +71,8 @@ class Side:
 
 
 _MOST_LOOP_ITERATIONS = 10_000
+# Of the text of an instruction, in a report.
+_LONGEST_TEXT = 300
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,13 +131,18 @@ class Divergence:
         leaf = self.comparison
         lines = [
             f"first difference: %{self.instruction.name}{index}{where}{line}",
-            f"  {repr(self.instruction)[1:-1].strip()}",
+            f"  {_shortened(repr(self.instruction)[1:-1].strip())}",
             f"  {leaf.mismatches} of {leaf.count} elements differ, by up to {leaf.max_relative:.3g} relative",
             f"  {element} is {self.actual}, expected {self.expected}",
         ]
         if self.operands:
             lines.append("  of " + ", ".join(f"%{name} = {value}" for name, value in self.operands))
         return "\n".join([*lines, *([f"  {self.note}"] if self.note else [])])
+
+
+def _shortened(text: str) -> str:
+    """An instruction on a line or two; tuples of large programs have thousands of operands."""
+    return text if len(text) <= _LONGEST_TEXT else f"{text[: _LONGEST_TEXT * 2 // 3]} ... {text[-_LONGEST_TEXT // 3 :]}"
 
 
 def _number(value: float) -> float | str:

@@ -85,7 +85,7 @@ class Origin:
             "text": str(self.instruction).strip(),
             "path": self.path,
             "element": list(self.element),
-            "operands": None if self.operands is None else [str(value) for value in self.operands],
+            "operands": None if self.operands is None else self._operand_texts(self.operands),
             "location": None if self.location is None else str(self.location),
             "device": self.device,
         }
@@ -96,10 +96,15 @@ class Origin:
         element = f"element [{','.join(map(str, self.element))}]" if self.element else "the scalar"
         operands_text = ""
         if self.operands:
-            named = zip(self.instruction.operands, self.operands, strict=True)
+            named = zip(self.instruction.operands, self._operand_texts(self.operands), strict=True)
             operands_text = " of " + ", ".join(f"%{operand.name} = {value}" for operand, value in named)
         what = f"first {self.what}: %{self.instruction.name} ({self.instruction.opcode}){where}{line}"
         return f"{what}\n  {element}{operands_text}"
+
+    def _operand_texts(self, values: Sequence[float | complex | int | bool]) -> list[str]:
+        """The operands with as many digits as their types have."""
+        types = [operand.shape.element_type.dtype.type for operand in self.instruction.operands]
+        return [str(kind(value)) for kind, value in zip(types, values, strict=True)]
 
 
 @dataclass(frozen=True, slots=True)
