@@ -1,0 +1,37 @@
+"""Names in texts whose instructions go over several lines: a rename gives the same program."""
+
+import random
+import re
+from pathlib import Path
+
+import pytest
+
+from xlakit.formats.hlo_text import parse_module
+from xlakit.tools.lsp import features
+from xlakit.tools.lsp.document import Document
+
+EXAMPLES = sorted((Path(__file__).parents[3] / "examples" / "hlo").glob("*.hlo"))
+# Between attributes, and behind the braces of an attribute; not within braces.
+_BREAK = re.compile(r"(?<=[)}\w\"]), (?=[a-z_]+=)|(?<=metadata=\{)")
+
+
+def wrapped(text: str) -> str:
+    """The text with every attribute on a line of its own."""
+    return "\n".join(_BREAK.sub(lambda match: match[0].rstrip() + "\n    ", line) for line in text.split("\n"))
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
+def test_a_rename_in_a_wrapped_text_gives_the_same_program(path):
+    text = wrapped(path.read_text(encoding="utf-8"))
+    module = parse_module(text)
+    document = Document(text)
+    defined = {scope.name: [d.name for d in scope.definitions] for scope in document.index.scopes}
+    assert {name: set(names) for name, names in defined.items()} == {
+        c.name: {i.name for i in c.instructions} for c in module.computations
+    }
+    spans = [span for s in document.index.scopes for span in (s.span, *(d.span for d in s.definitions))]
+    for span in random.Random(1).sample(spans, min(12, len(spans))):
+        renamed = text
+        for edited, name in sorted(features.rename(document, span.start + 1, "other_name"), reverse=True):
+            renamed = renamed[: edited.start] + name + renamed[edited.end :]
+        assert parse_module(renamed) == module, text[span.start : span.end]
