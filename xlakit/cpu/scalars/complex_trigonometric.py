@@ -46,21 +46,17 @@ def sinh(a: Complex) -> Complex:
     sine, cosine, factor = _hyperbolic(x)
     turned = function("cos", y)
     result = sine * turned * factor, cosine * function("sin", y) * factor
-    # On the axes, 0 times infinity is 0; 0 times NaN keeps the sign of the 0. Infinity stays infinite without an angle.
-    lost = turned.is_nan()
-    real = where(lost & x.eq(0.0), x, where(lost & is_infinite(x), INFINITY, result[0]))
-    return real, where(y.eq(0.0), y, result[1])
+    # On the axes, 0 times infinity is 0; 0 times NaN keeps the sign of the 0.
+    return where(x.eq(0.0) & turned.is_nan(), x, result[0]), where(y.eq(0.0), y, result[1])
 
 
 def cosh(a: Complex) -> Complex:
     """The hyperbolic cosine."""
     x, y = a
     sine, cosine, factor = _hyperbolic(x)
-    turned = function("cos", y)
-    result = cosine * turned * factor, sine * function("sin", y) * factor
+    result = cosine * function("cos", y) * factor, sine * function("sin", y) * factor
     lost = (y.eq(0.0) | x.eq(0.0)) & result[1].is_nan()
-    imaginary = where(lost, with_sign_of(constant(x, 1.0), y) * with_sign_of(constant(x, 0.0), x), result[1])
-    return where(turned.is_nan() & is_infinite(x), INFINITY, result[0]), imaginary
+    return result[0], where(lost, with_sign_of(constant(x, 1.0), y) * with_sign_of(constant(x, 0.0), x), result[1])
 
 
 def sin(a: Complex) -> Complex:
@@ -88,7 +84,7 @@ def tanh(a: Complex) -> Complex:
     real, imaginary = hyperbolic * companion / below, sine * cosine / below
     beyond = (absolute(x) > _TANH_LIMIT) & ~(sine.is_nan() & ~is_infinite(x))
     imaginary = where(beyond, with_sign_of(constant(y, 0.0), where(sine.is_nan(), y, sine * cosine)), imaginary)
-    real = where(beyond, 1.0, where(sine.is_nan() & x.eq(0.0), x, real))
+    real = where(beyond, 1.0, real)
     return with_sign_of(real, x), where(y.eq(0.0), y, imaginary)
 
 

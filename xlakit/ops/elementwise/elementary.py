@@ -174,7 +174,7 @@ class Sine(Elementary):
     """The sine of x."""
 
     real = staticmethod(of_doubles(np.sin))
-    complex = staticmethod(of_wider_complex(np.sin))
+    complex = staticmethod(of_wider_complex(of_complex.sin))
 
 
 @operation("cosine", arity=1, pointwise=True, documents=("Cos",))
@@ -182,7 +182,7 @@ class Cosine(Elementary):
     """The cosine of x."""
 
     real = staticmethod(of_doubles(np.cos))
-    complex = staticmethod(of_wider_complex(np.cos))
+    complex = staticmethod(of_wider_complex(of_complex.cos))
 
 
 @operation("tan", arity=1, pointwise=True)
@@ -190,7 +190,7 @@ class Tan(Elementary):
     """The tangent of x."""
 
     real = staticmethod(of_doubles(np.tan))
-    complex = staticmethod(of_wider_complex(np.tan))
+    complex = staticmethod(of_wider_complex(of_complex.tan))
 
 
 @operation("asin", arity=1, pointwise=True)
@@ -223,7 +223,7 @@ class Sinh(Elementary):
     """The hyperbolic sine of x."""
 
     real = staticmethod(of_doubles(np.sinh))
-    complex = staticmethod(of_wider_complex(np.sinh))
+    complex = staticmethod(of_wider_complex(of_complex.sinh))
 
 
 @operation("cosh", arity=1, pointwise=True)
@@ -231,7 +231,7 @@ class Cosh(Elementary):
     """The hyperbolic cosine of x."""
 
     real = staticmethod(of_doubles(np.cosh))
-    complex = staticmethod(of_wider_complex(np.cosh))
+    complex = staticmethod(of_wider_complex(of_complex.cosh))
 
 
 @operation("tanh", arity=1, pointwise=True, documents=("Tanh",))
@@ -239,7 +239,7 @@ class Tanh(Elementary):
     """The hyperbolic tangent of x."""
 
     real = staticmethod(of_doubles(np.tanh))
-    complex = staticmethod(of_wider_complex(np.tanh))
+    complex = staticmethod(of_wider_complex(of_complex.tanh))
 
 
 @operation("asinh", arity=1, pointwise=True)

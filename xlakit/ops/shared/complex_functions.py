@@ -82,6 +82,43 @@ def logistic(z: Complex) -> Complex:
     return compose(out.real, np.where((y == 0) & ~np.isnan(x), 0.0, out.imag))
 
 
+def sinh(z: Complex) -> Complex:
+    """The hyperbolic sine; NaN at infinity without an angle, as XLA's."""
+    found: Complex = np.sinh(z)
+    return compose(np.where(np.isinf(z.real) & ~np.isfinite(z.imag), np.nan, found.real), found.imag)
+
+
+def cosh(z: Complex) -> Complex:
+    """The hyperbolic cosine; NaN at infinity without an angle, as XLA's."""
+    found: Complex = np.cosh(z)
+    return compose(np.where(np.isinf(z.real) & ~np.isfinite(z.imag), np.nan, found.real), found.imag)
+
+
+def tanh(z: Complex) -> Complex:
+    """The hyperbolic tangent; NaN at the ends of the imaginary axis, as XLA's."""
+    found: Complex = np.tanh(z)
+    return compose(np.where((z.real == 0) & ~np.isfinite(z.imag), np.nan, found.real), found.imag)
+
+
+def _swapped(z: Complex) -> Complex:
+    return compose(z.imag, z.real)
+
+
+def sin(z: Complex) -> Complex:
+    """The sine, as :func:`sinh`."""
+    return _swapped(sinh(_swapped(z)))
+
+
+def cos(z: Complex) -> Complex:
+    """The cosine, as :func:`cosh`."""
+    return cosh(compose(-z.imag, z.real))
+
+
+def tan(z: Complex) -> Complex:
+    """The tangent, as :func:`tanh`."""
+    return _swapped(tanh(_swapped(z)))
+
+
 def rsqrt(z: Complex) -> Complex:
     """1 / sqrt(z); of zero it is (inf, NaN), as in XLA."""
     root: Complex = np.sqrt(z)
