@@ -190,3 +190,19 @@ def edges_and_lines(key):
     where = jnp.floor(offsets).astype(jnp.int32) + n, jnp.arange(lines)
     votes = jnp.zeros((3 * n, lines), jnp.int32).at[where].add((rows >= 0)[:, None].astype(jnp.int32))
     return edges, lax.top_k(votes.reshape(-1), 5)[0], slope
+
+
+@program("simulations/walkers", x64=True, tolerance=1e-9, why="walks of a hundred steps")
+def walkers(key):
+    """Random walks that end apart, each within a loop of its own, which vmap makes one loop with a mask of walkers."""
+
+    def walk(key):
+        def step(state):
+            key, place, steps = state
+            key, used = jax.random.split(key)
+            return key, place + 0.3 * jax.random.normal(used, (2,)), steps + 1
+
+        start = key, jnp.zeros(2), 0
+        return lax.while_loop(lambda s: (jnp.sum(s[1] ** 2) < 9) & (s[2] < 100), step, start)[1:]
+
+    return jax.vmap(walk)(jax.random.split(key, 200))
