@@ -9,7 +9,9 @@ from pathlib import Path
 import pytest
 
 import xlakit.cpu
+import xlakit.formats
 import xlakit.passes
+import xlakit.tools
 from xlakit.cpu.scalars import is_scalar_operation
 from xlakit.errors import InternalError
 from xlakit.ir.traits import Associative, Elementwise
@@ -25,7 +27,7 @@ SETS = {
 }
 
 # A process loads what its programs need; here are all tables.
-for _package in (xlakit.passes, xlakit.cpu):
+for _package in (xlakit.passes, xlakit.cpu, xlakit.formats, xlakit.tools):
     for _module in pkgutil.walk_packages(_package.__path__, f"{_package.__name__}."):
         importlib.import_module(_module.name)
 

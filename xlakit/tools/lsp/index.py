@@ -229,8 +229,10 @@ def calling_attributes() -> frozenset[str]:
     return frozenset({*declared, "true_computation", "false_computation", "to_apply"})
 
 
-# Operations whose parentheses contain no operands.
-_INLINE = frozenset({"constant", "parameter"})
+@cache
+def opcodes_of_values() -> frozenset[str]:
+    """The operations whose parentheses contain a value instead of operands."""
+    return frozenset({opcode for opcode, op in OPERATIONS.items() if any(not spec.text for spec in op.attributes)})
 
 
 def words_of(text: str, start: int, end: int) -> Iterator[Word]:
@@ -262,7 +264,7 @@ def words_of(text: str, start: int, end: int) -> Iterator[Word]:
             if not opened and following != "[" and word not in ("ROOT", "token", "opaque"):
                 role, phase, opcode = Role.OPCODE, Role.OPERAND, word
         elif phase is Role.OPERAND:
-            if "{" not in opened and "[" not in opened and following != "[" and opcode not in _INLINE:
+            if "{" not in opened and "[" not in opened and following != "[" and opcode not in opcodes_of_values():
                 role = Role.OPCODE if following == "(" else Role.OPERAND
         elif not opened and following == "=":
             role, attribute = Role.ATTRIBUTE, name
