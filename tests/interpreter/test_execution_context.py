@@ -123,7 +123,7 @@ def test_a_recv_without_a_send_is_a_deadlock():
 
 
 def test_programs_that_wait_for_each_other_are_a_deadlock():
-    execution_context = xla.ExecutionContext(timeout=5)
+    execution_context = xla.ExecutionContext(timeout=2)
     first = compiled(
         lambda b, x: (r := xla.recv(b, S32, 1), xla.send(r, 2))[0],
         S32,

@@ -25,7 +25,7 @@ def tested(request, monkeypatch):
 
 
 def test_collectives_and_feeds_from_several_threads(tested, capsys):
-    arguments = ["--backend", tested, "--replicas", "4", "--collectives", "150", "--callers", "2", "--largest", "64"]
+    arguments = ["--backend", tested, "--replicas", "4", "--collectives", "80", "--callers", "2", "--largest", "64"]
     assert stress.main([*arguments, "--watchdog", "120"]) == 0, capsys.readouterr().out
     assert "0 faults" in capsys.readouterr().out
 

@@ -119,7 +119,7 @@ def test_one_program_sends_to_another():
 
 
 def test_a_send_is_over_when_its_recv_has_begun():
-    execution_context = xla.ExecutionContext(timeout=5)
+    execution_context = xla.ExecutionContext(timeout=2)
     sender = program(lambda b, x: (xla.send(x, 3), x)[1], s32(), execution_context=execution_context)
     receiver = program(lambda b: xla.recv(b, s32(), 3), execution_context=execution_context)
     with pytest.raises(xla.DeadlockError, match=r"waits in send-done 'send-done.1' .* for a recv on channel 3"):
