@@ -461,7 +461,7 @@ CHANNELS = """HloModule m, num_partitions=2
 add { a = f32[] parameter(0) b = f32[] parameter(1) ROOT s = f32[] add(a, b) }
 ENTRY e {
   x = f32[4] parameter(0)
-  y = f32[4] all-reduce(x), channel_id=0, replica_groups={{0}}, to_apply=add
+  y = f32[4] collective-permute(x), channel_id=0, source_target_pairs={{0,1},{1,0}}
   ROOT z = f32[4] all-reduce(y), channel_id=7, replica_groups={{0}}, to_apply=add
 }"""
 

@@ -314,6 +314,29 @@ func.func public @main(%a: tensor<4xf32> {jax.buffer_donor = true}, %b: tensor<f
 """
 
 
+@pytest.mark.parametrize("channel", [-1, 0, 3])
+def test_channels_of_zero_and_less_are_none(channel):
+    data = mlir.serialize_portable_artifact(GATHERED.replace("CHANNEL", str(channel)), "1.10.0")
+    ours, theirs = read_artifact(data), by_jaxlib(data)
+    ours.verify()
+    found = [module.entry.root.op.channel_id for module in (ours, theirs)]
+    assert found == [channel if channel > 0 else None] * 2
+
+
+GATHERED = """
+module attributes {mhlo.num_partitions = 2 : i32, mhlo.num_replicas = 1 : i32} {
+  func.func public @main(%a: tensor<2xf32>) -> tensor<4xf32> {
+    %0 = "stablehlo.all_gather"(%a) <{
+      all_gather_dim = 0 : i64,
+      channel_handle = #stablehlo.channel_handle<handle = CHANNEL, type = 1>,
+      replica_groups = dense<[[0, 1]]> : tensor<1x2xi64>
+    }> : (tensor<2xf32>) -> tensor<4xf32>
+    return %0 : tensor<4xf32>
+  }
+}
+"""
+
+
 def test_what_is_not_read_is_left_to_jaxlib():
     for data, what, opcode in (
         (artifact(lax.cosh, ROW + 0j), "composite", "log-plus-one"),

@@ -27,6 +27,11 @@ def test_a_python_function():
     same(executable(floats([1, 2]), floats([1, 10, 100])), floats([[1, 10, 100], [2, 20, 200]]))
 
 
+def test_names_that_begin_with_a_dollar_are_reserved():
+    with pytest.raises(xla.ArgumentError, match=r"custom_call: the name '\$name' .* calls of its own"):
+        build(lambda x: xla.custom_call(x.builder, "$name", [x], f32(2)), f32(2))
+
+
 def test_tuples_and_tokens_go_in_and_out():
     def swap(pair, token):
         assert token is None

@@ -142,3 +142,4 @@ def test_rules_of_top_k():
     refused("from 0 to the size 5", lambda o: xla.top_k(o, 6), shape(xla.F32, 5))
     refused("from 0 to the size 5", lambda o: xla.top_k(o, -1), shape(xla.F32, 5))
     refused("rank 1 or more", lambda o: xla.top_k(o, 0), shape(xla.F32))
+    refused("top-k|topk: complex numbers have no order", lambda o: xla.top_k(o, 1), shape(xla.C64, 5))

@@ -153,7 +153,7 @@ def batch_norm_training(
     """Normalize an array along all dimensions but the feature one, by its own mean and variance.
 
     operand: a floating-point array of rank 1 or more.
-    scale, offset: one number for each feature.
+    scale, offset: one floating-point number for each feature; as in XLA, their type may be another than the operand's.
     epsilon: added to the variance.
     feature_index: the number of the feature dimension.
 
@@ -176,7 +176,7 @@ def batch_norm_inference(
     """Normalize an array along all dimensions but the feature one, by a given mean and variance.
 
     operand: a floating-point array of rank 1 or more.
-    scale, offset, mean, variance: one number for each feature.
+    scale, offset, mean, variance: one floating-point number for each feature, of any type as in batch_norm_training.
     epsilon: added to the variance.
     feature_index: the number of the feature dimension.
 

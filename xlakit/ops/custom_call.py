@@ -134,9 +134,15 @@ def custom_call(
     schedule, api_version: of the call, for the backend, such as ``"SCHEDULE_LATEST"`` and ``"API_VERSION_TYPED_FFI"``.
     computation: what the function may call; it must exist already, a Python function has no shapes to be traced for.
 
-    Gives a value of ``shape``. Raises ShapeError. Source: Operation semantics, CustomCall.
+    Gives a value of ``shape``. Raises ShapeError; ArgumentError for a name that begins with ``$``.
+    Source: Operation semantics, CustomCall.
     """
     operands = [as_argument(builder, a) for a in args]
+    if target_name.startswith("$"):
+        raise ArgumentError(
+            f"the name {target_name!r} of a custom call begins with $: XLA has such names for calls of its own",
+            hint="give another name",
+        )
     if operand_shapes_with_layout is not None and any(s.is_array and s.layout is None for _, s in shape.leaves()):
         raise ShapeError(
             f"with operand_shapes_with_layout the result needs a layout too, {shape} has none",

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from typing import TypeAlias
+from typing import TypeAlias, cast
 
 import numpy as np
 
 from xlakit.data.primitive import PrimitiveType
 from xlakit.data.shape import UNBOUNDED, Shape, make_tuple_shape
-from xlakit.errors import ShapeError, UnsupportedError
+from xlakit.errors import ShapeError
 from xlakit.ir.enums import ComparisonDirection, ComparisonType
 from xlakit.ir.instruction import Computation, Instruction, post_order
 from xlakit.ir.operation import Array, Evaluation, Kind, Op, Value, attribute, operation
@@ -275,6 +275,11 @@ class TopK(Op):
         (operand,) = operands
         if not operand.is_array or operand.rank == 0:
             raise ShapeError(f"takes an array of rank 1 or more, got {operand}", hint="reshape a scalar to [1]")
+        if operand.element_type.is_complex:
+            raise ShapeError(
+                f"complex numbers have no order, the operand is {operand}",
+                hint="take the parts with real and imag, or abs",
+            )
         bound = operand.dimensions[-1]
         if self.k < 0 or (bound != UNBOUNDED and self.k > bound):
             raise ShapeError(
@@ -286,12 +291,8 @@ class TopK(Op):
 
     def evaluate(self, context: Evaluation, *operands: Value) -> Value:
         operand: Array = operands[0]
-        keys = comparison_keys(operand, True, descending=self.largest)
-        if keys is None:
-            raise UnsupportedError(
-                f"the interpreter does not order {operand.dtype}",
-                hint="convert it with convert_element_type to an integer or floating-point type",
-            )
+        # None is for complex numbers alone, which are refused above.
+        keys = cast("Array", comparison_keys(operand, True, descending=self.largest))
         order = np.argsort(keys, axis=-1, kind="stable")[..., : self.k]
         results = np.take_along_axis(operand, order, axis=-1), order.astype(np.int32)
         # A dynamic dimension may have fewer than k elements; the result is padded with zeros to k.

@@ -120,6 +120,29 @@ def test_groups_must_be_valid():
     refused("needs a channel_id", lambda x: xla.all_reduce(x, xla.add, [[0]], use_global_device_ids=True), f32(2))
 
 
+OF_A_CHANNEL = {
+    "all-gather": lambda x, channel: xla.all_gather(x, 0, 2, [[0, 1]], channel),
+    "all-reduce": lambda x, channel: xla.all_reduce(x, xla.add, [[0, 1]], channel),
+    "all-to-all": lambda x, channel: xla.all_to_all(x, 0, 0, 2, [[0, 1]], channel_id=channel),
+    "collective-broadcast": lambda x, channel: xla.collective_broadcast(x, [[0, 1]], channel),
+    "collective-permute": lambda x, channel: xla.collective_permute(x, [(0, 1)], channel),
+    "reduce-scatter": lambda x, channel: xla.reduce_scatter(x, xla.add, 0, 2, [[0, 1]], channel_id=channel),
+}
+
+
+@pytest.mark.parametrize("opcode", OF_A_CHANNEL)
+def test_channels_are_not_negative(opcode):
+    function = OF_A_CHANNEL[opcode]
+    refused(f"{opcode}: channel_id must be at least [01], is -2", lambda x: function(x, -2), f32(2))
+    text = build(lambda x: function(x, 2), f32(2)).to_module().to_text()
+    with pytest.raises(xla.ShapeError, match=f"{opcode} .*: channel_id must be"):
+        xla.HloModule.from_text(text.replace("channel_id=2", "channel_id=-2")).verify()
+
+
+def test_channels_of_all_reduces_begin_at_one():
+    refused("channel_id must be at least 1, is 0", lambda x: xla.all_reduce(x, xla.add, [[0]], 0), f32(2))
+
+
 def test_groups_for_other_numbers_of_replicas_are_errors():
     built = build(lambda x: xla.all_reduce(x, xla.add, [[0, 1], [2, 3]]), f32())
     with pytest.raises(xla.ExecutionError, match=r"name 2, the program runs with ids 0 \.\. 1"):

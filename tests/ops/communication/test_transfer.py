@@ -54,6 +54,33 @@ def test_feeds_refuse_nested_tuples_and_wrong_values():
         executable()
 
 
+NEGATIVE = {
+    "send": lambda x: xla.send(x, -1),
+    "send_to_host": lambda x: xla.send_to_host(x, xla.create_token(x.builder), -1),
+    "recv": lambda x: xla.recv(x.builder, f32(), -1),
+    "recv_from_host": lambda x: xla.recv_from_host(xla.create_token(x.builder), f32(), -1),
+}
+
+
+@pytest.mark.parametrize("name", NEGATIVE)
+def test_channels_are_not_negative(name):
+    # A serialized module would have none, and the two ends of the channel would not meet.
+    refused("channel_id must be at least 0, is -1", NEGATIVE[name], f32())
+
+
+@pytest.mark.parametrize("end", ["send-done", "recv-done"])
+def test_the_ends_of_transfers_have_no_negative_channels_either(end):
+    text = build(lambda x: (xla.send(x, 3), xla.recv(x.builder, f32(), 3)), f32()).to_module().to_text()
+    lines = [line.replace("channel_id=3", "channel_id=-3") if f" {end}(" in line else line for line in text.split("\n")]
+    with pytest.raises(xla.ShapeError, match=f"{end} .*: channel_id must be at least 0, is -3"):
+        xla.HloModule.from_text("\n".join(lines)).verify()
+
+
+def test_tokens_are_not_received():
+    token = xla.Shape(xla.PrimitiveType.TOKEN)
+    refused("a token cannot be received", lambda x: xla.recv(x.builder, token, 1), f32())
+
+
 def test_an_infeed_comes_from_another_thread_while_the_program_waits():
     executable = program(lambda b: xla.infeed(b, s32()))
     feeder = threading.Timer(0.05, executable.execution_context.infeed, (0, 5))

@@ -48,9 +48,14 @@ def _groups(dense: Dense) -> ReplicaGroups:
     return ReplicaGroups(tuple(tuple(number for number in row if number >= 0) for row in _rows(dense)))
 
 
+def _channel(channel: int) -> int | None:
+    """The number of a channel; StableHLO has 0 and less for none."""
+    return channel if channel > 0 else None
+
+
 def _all_gather(dimension: int, channel: int, groups: Dense, is_global: bool) -> Op:
     return AllGather(
-        channel_id=channel or None,
+        channel_id=_channel(channel),
         replica_groups=_groups(groups),
         all_gather_dimension=dimension,
         use_global_device_ids=is_global,
@@ -59,13 +64,13 @@ def _all_gather(dimension: int, channel: int, groups: Dense, is_global: bool) ->
 
 def _all_reduce(body: Computation, channel: int, groups: Dense, is_global: bool) -> Op:
     return AllReduce(
-        channel_id=channel or None, replica_groups=_groups(groups), use_global_device_ids=is_global, to_apply=body
+        channel_id=_channel(channel), replica_groups=_groups(groups), use_global_device_ids=is_global, to_apply=body
     )
 
 
 def _reduce_scatter(body: Computation, channel: int, groups: Dense, dimension: int, is_global: bool) -> Op:
     return ReduceScatter(
-        channel_id=channel or None,
+        channel_id=_channel(channel),
         replica_groups=_groups(groups),
         use_global_device_ids=is_global,
         scatter_dimension=dimension,
@@ -78,7 +83,7 @@ def _all_to_all(x: Adaptor) -> Sequence[Instruction]:
     if not x.module.has_several_devices:
         return _alone(x)
     channel, concat, groups, count, split = x.properties()
-    op = AllToAll(channel_id=channel or None, replica_groups=_groups(groups), split_dimension=split)
+    op = AllToAll(channel_id=_channel(channel), replica_groups=_groups(groups), split_dimension=split)
     if len(x.operands) != 1:
         raise ForeignProgram("several arrays in one all-to-all")
     if split == concat:
@@ -97,12 +102,12 @@ def _all_to_all(x: Adaptor) -> Sequence[Instruction]:
 def _permute(x: Adaptor) -> Sequence[Instruction]:
     channel, pairs = x.properties()
     rows = tuple((source, target) for source, target in _rows(pairs))
-    return x.results(CollectivePermute(channel_id=channel or None, source_target_pairs=rows))
+    return x.results(CollectivePermute(channel_id=_channel(channel), source_target_pairs=rows))
 
 
 def _broadcast(x: Adaptor) -> Sequence[Instruction]:
     channel, groups = x.properties()
-    return x.results(CollectiveBroadcast(channel_id=channel or None, replica_groups=_groups(groups)))
+    return x.results(CollectiveBroadcast(channel_id=_channel(channel), replica_groups=_groups(groups)))
 
 
 COLLECTIVES: Final[dict[str, Rule]] = {

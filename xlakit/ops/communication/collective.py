@@ -23,6 +23,7 @@ from xlakit.ops.data import get_tuple_element, tuple_
 from xlakit.ops.elementwise.binary import Add, Multiply
 from xlakit.ops.handle import Builder, XlaOp, common_builder
 from xlakit.ops.reduction import check_reducer, reducer_op
+from xlakit.ops.shared.checks import check_channel
 
 # Replica groups as a caller of the builder may pass them: lists of ids, or the attribute. Empty means one group of all.
 GroupsLike = ReplicaGroups | Sequence[Sequence[int]]
@@ -59,6 +60,7 @@ class Collective(Op):
 
     def check_groups(self, operands: Sequence[Shape], *, uniform: bool = True, all_ids: bool = True) -> None:
         """Raise ShapeError unless the operands are arrays and each id from 0 on is in exactly one group."""
+        check_channel(self.channel_id)
         if not operands:
             raise ShapeError("takes at least one operand", hint="give the arrays that take part")
         for operand in operands:

@@ -29,6 +29,7 @@ from xlakit.ops.communication.collective import (
 )
 from xlakit.ops.handle import XlaOp, building, common_builder, emit
 from xlakit.ops.shared.calling import agree, zero_value
+from xlakit.ops.shared.checks import check_channel
 from xlakit.ops.shared.hints import below, multiple
 
 Pairs = tuple[tuple[int, int], ...]
@@ -272,6 +273,7 @@ class Permuting(Op):
 
     def check_operands(self, operands: Sequence[Shape], *, only_arrays: bool = True) -> None:
         """Raise ShapeError unless pairs and operands fit together."""
+        check_channel(self.channel_id)
         times = 1
         if self.slice_sizes:
             times = self._check_in_place(operands)

@@ -32,6 +32,7 @@ from xlakit.ops.communication.collective import (
 from xlakit.ops.elementwise import binary
 from xlakit.ops.handle import Builder, ComputationLike, XlaOp, building, scalar_shapes
 from xlakit.ops.shared.calling import zero_value
+from xlakit.ops.shared.checks import check_channel
 from xlakit.ops.shared.hints import below, multiple
 
 
@@ -156,6 +157,7 @@ class AllReduce(Collective):
     to_apply: Computation = attribute(Kind.COMPUTATION)
 
     def result_shape(self, operands: Sequence[Shape], declared: Shape | None) -> Shape:
+        check_channel(self.channel_id, least=1)
         self.check_groups(operands, uniform=False)
         check_combiner(self.to_apply)
         return bundle_shapes(operands)

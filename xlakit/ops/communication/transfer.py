@@ -20,7 +20,7 @@ from xlakit.ir.traits import Distinct, Done, ForeignMemory, Forwarding, Start
 from xlakit.ops.data import Same, create_token, get_tuple_element
 from xlakit.ops.handle import Builder, XlaOp, building, emit
 from xlakit.ops.shared.calling import agree, zero_value
-from xlakit.ops.shared.checks import need_declared
+from xlakit.ops.shared.checks import check_channel, need_declared
 
 _REQUEST = Shape(PrimitiveType.U32)
 
@@ -173,6 +173,7 @@ class Send(_OnChannel, Start):
     """
 
     def result_shape(self, operands: Sequence[Shape], declared: Shape | None) -> Shape:
+        check_channel(self.channel_id)
         first, second = operands
         if not first.is_token:
             _check_token(second)
@@ -201,6 +202,7 @@ class SendDone(_OnChannel, Done):
     """A token for a finished send: its value has arrived at a recv."""
 
     def result_shape(self, operands: Sequence[Shape], declared: Shape | None) -> Shape:
+        check_channel(self.channel_id)
         _check_context(operands[0])
         return TOKEN_SHAPE
 
@@ -214,12 +216,15 @@ class Recv(_OnChannel, Start):
     """Ask for the next value of a channel; gives (room for it, request, token) for recv-done."""
 
     def result_shape(self, operands: Sequence[Shape], declared: Shape | None) -> Shape:
+        check_channel(self.channel_id)
         _check_token(operands[0])
         result = need_declared(declared).without_layout()
         if not result.tuple_shapes:
             raise ShapeError(
                 f"gives (value, u32[], token[]), not {result}", hint="declare (the value's shape, u32[], token[])"
             )
+        if result.tuple_shapes[0].is_token:
+            raise ShapeError("a token cannot be received", hint="the token comes with the value, as recv-done's second")
         return make_tuple_shape([result.tuple_shapes[0], _REQUEST, TOKEN_SHAPE])
 
     def evaluate(self, context: Evaluation, *operands: Value) -> Value:
@@ -233,6 +238,7 @@ class RecvDone(_OnChannel, Done):
     """The value that a recv asked for, and a token; waits for it."""
 
     def result_shape(self, operands: Sequence[Shape], declared: Shape | None) -> Shape:
+        check_channel(self.channel_id)
         _check_context(operands[0])
         return make_tuple_shape([operands[0].tuple_shapes[0].without_layout(), TOKEN_SHAPE])
 

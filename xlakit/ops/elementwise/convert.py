@@ -301,7 +301,8 @@ def reduce_precision(operand: XlaOp, exponent_bits: int, mantissa_bits: int) -> 
     """Model the loss of a narrower format: round half to even, overflow to infinity, and come back.
 
     operand: an array of a floating point type.
-    exponent_bits, mantissa_bits: of the narrower format, at least 1 and 0; more than the type has changes nothing.
+    exponent_bits, mantissa_bits: of the narrower format, at least 1 and 0; more than the type has changes nothing. Best
+        named: they stand in XlaBuilder's order, which the document's table has too; its signature has the other one.
 
     Gives an array of the operand's shape; NaN stay NaN. Raises ShapeError.
     Source: Operation semantics, ReducePrecision.

@@ -37,6 +37,15 @@ def need_declared_like(operand: Shape, declared: Shape | None) -> Shape:
     return result
 
 
+def check_channel(channel_id: int | None, *, least: int = 0) -> None:
+    """Raise ShapeError unless there is no channel, or its number is ``least`` or more."""
+    if channel_id is not None and channel_id < least:
+        raise ShapeError(
+            f"channel_id must be at least {least}, is {channel_id}",
+            hint="number channels from 1 on: a serialized module has 0 and less for none",
+        )
+
+
 def check_distinct(what: str, dimensions: Sequence[int], rank: int) -> None:
     """Raise ShapeError unless these are different dimension numbers of an array of ``rank``."""
     for dimension in dimensions:

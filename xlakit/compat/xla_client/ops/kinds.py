@@ -102,16 +102,6 @@ def _refuse_in_place(inplace: bool) -> None:
         )
 
 
-def _target_name(name: bytes) -> str:
-    text = _text(name)
-    if text.startswith("$"):
-        raise ArgumentError(
-            f"the name {text!r} of a custom call begins with $: XLA has such names for calls of its own",
-            hint="give another name",
-        )
-    return text
-
-
 def _text(data: bytes | str) -> str:
     # As the reader of protos takes bytes that are no text.
     return data if isinstance(data, str) else data.decode("utf-8", "surrogateescape")
@@ -176,7 +166,7 @@ InPlace = Kind("bool", bool, _refuse_in_place, default=False).unused()
 
 # -- custom calls --------------------------------------------------------------------------------------
 
-TargetName = Kind("bytes", bytes, _target_name)
+TargetName = Kind("bytes", bytes, _text)
 Opaque = Kind("bytes", bytes, _text, default=b"")
 # Pairs of an output's index, and an operand's number and index.
 Aliasing = Kind("Aliasing", Sequence[tuple[Any, tuple[int, Any]]], _aliases, default=()).named()
