@@ -63,9 +63,11 @@ def test_coefficients_are_those_that_the_command_writes():
         ("bessel_i0e", [[0.0, INF, -INF, NAN]], [1, 0, 0, NAN]),
         ("bessel_i1e", [[0.0, INF, -INF, NAN]], [0, 0, 0, NAN]),
         ("igamma", [[1.0, 0, -1, 1, 1, INF, NAN, 1, INF], [0.0, 1, 1, -1, INF, 1, 1, NAN, INF]],
-         [0, NAN, NAN, NAN, 1, 0, NAN, NAN, NAN]),
+         [0, 1, NAN, NAN, 1, 0, NAN, NAN, NAN]),
+        ("igamma", [[0.0, -0.0, 0, 0, INF], [0.0, 1, INF, -1, 0]], [NAN, 1, 1, NAN, 0]),
+        ("igammac", [[0.0, -0.0, 0, 0, INF], [0.0, 1, INF, -1, 0]], [NAN, 0, 0, NAN, 1]),
         ("igammac", [[1.0, 0, -1, 1, 1, INF, NAN, 1, INF], [0.0, 1, 1, -1, INF, 1, 1, NAN, INF]],
-         [1, NAN, NAN, NAN, 0, 1, NAN, NAN, NAN]),
+         [1, 0, NAN, NAN, 0, 1, NAN, NAN, NAN]),
         ("igamma_grad_a", [[1.0, 0, 1, 1, NAN], [0.0, 1, -1, INF, 1]], [0, NAN, NAN, 0, NAN]),
         ("random_gamma_grad", [[1.0, 0, 1, NAN], [0.0, 1, -1, 1]], [0, NAN, NAN, NAN]),
         ("regularized_incomplete_beta",
@@ -73,7 +75,9 @@ def test_coefficients_are_those_that_the_command_writes():
          [0, 1, NAN, NAN, 0, 1, NAN]),
         ("zeta", [[1.0, 0.5, 2, 3, 2, 2.5, NAN, 2, INF], [1.0, 1, 0, 0, -1, -0.5, 1, NAN, 2]],
          [INF, NAN, INF, NAN, INF, NAN, NAN, NAN, 0]),
+        ("zeta", [[2.0, INF, INF, INF], [INF, INF, 1, 0.5]], [0, 0, 1, INF]),
         ("polygamma", [[0.5, -1, NAN, 1, 0], [1.0, 1, 1, NAN, 0]], [NAN, NAN, NAN, NAN, NAN]),
+        ("polygamma", [[INF, INF, 0, 1, 1, 2], [1.0, INF, INF, INF, 0, 0]], [NAN, NAN, INF, 0, INF, NAN]),
     ],
 )  # fmt: skip
 def test_ends_of_domains(name, arguments, expected, dtype, backend):

@@ -39,7 +39,7 @@ _SMALL_TERMS = 17
 
 @building
 def igamma(a: XlaOp, x: XlaOp) -> XlaOp:
-    """The lower regularized incomplete gamma function P(a, x); NaN where a <= 0 or x < 0.
+    """The lower regularized incomplete gamma function P(a, x); NaN where a < 0 or x < 0, and at (0, 0).
 
     Raises ShapeError. Source: Igamma.
     """
@@ -48,7 +48,7 @@ def igamma(a: XlaOp, x: XlaOp) -> XlaOp:
 
 @building
 def igammac(a: XlaOp, x: XlaOp) -> XlaOp:
-    """The upper regularized incomplete gamma function Q(a, x) = 1 - P(a, x); NaN where a <= 0 or x < 0.
+    """The upper regularized incomplete gamma function Q(a, x) = 1 - P(a, x); NaN where P is.
 
     Raises ShapeError. Source: Igammac.
     """
@@ -185,6 +185,8 @@ def _either(a: XlaOp, x: XlaOp, *, upper: bool) -> XlaOp:
     infinite_a = eq(a, math.inf)
     return first_of(
         [
+            # The limit: all of the distribution is at 0.
+            (and_(eq(a, 0.0), gt(x, 0.0)), at_infinity),
             (not_(domain.valid), math.nan),
             (and_(infinite_a, eq(x, math.inf)), math.nan),
             (or_(eq(x, 0.0), infinite_a), at_zero),

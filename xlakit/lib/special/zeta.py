@@ -116,5 +116,6 @@ def _polygamma(n: XlaOp, x: XlaOp) -> XlaOp:
     odd = ne(n * 0.5, floor(n * 0.5))
     size = _factorial(n) * _zeta(n + 1.0, x)
     signed = select(odd, size, -size)
-    integer = and_(eq(n, floor(n)), ge(n, 0.0))
+    # Orders grow with the sign changing: there is no limit.
+    integer = and_(and_(eq(n, floor(n)), ge(n, 0.0)), lt(n, math.inf))
     return first_of([(eq(n, 0.0), digamma_f64(x)), (integer, signed)], full(n, math.nan))
