@@ -1,9 +1,9 @@
 """``python -m fuzz.attributes``: operations whose attributes or operands are wrong, or nearly, on both backends.
 
 Each program is one operation with up to three numbers changed: an index, a size, a dimension number, a window. It
-must be refused with a typed error, or give the same results on both backends. Arguments end (or begin) at a protected
-page, so that compiled code that reads beyond an argument crashes. Programs run in a child process, which prints the
-number of each program before it runs: so a crash is reported with its program.
+must be refused with a typed error, and so must its text and its proto, or give the same results on both backends.
+Arguments end (or begin) at a protected page, so that compiled code that reads beyond an argument crashes. Programs run
+in a child process, which prints the number of each program before it runs: so a crash is reported with its program.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ from fuzz.programs.values import EDGES, SMALL, Array, make_values
 from fuzz.support.numbered import Tally, TooSlowError, parser, time_limit
 from xlakit import compile as compile_program
 from xlakit.errors import ExecutionError, InternalError, XlakitError
+from xlakit.ir.instruction import HloModule
 from xlakit.tools.inputs import flatten
 
 _SECONDS = 10.0
@@ -82,7 +83,10 @@ def judge(seed: int, number: int, guarded: Guarded, *, show: bool = False) -> st
     try:
         module = one.module()
     except XlakitError as error:
-        return "refused" if error.rule else "FAILED: an error without a word"
+        if not error.rule:
+            return "FAILED: an error without a word"
+        accepted = _accepted_as(one)
+        return f"FAILED: {accepted} is accepted, though {error}" if accepted else "refused"
     if show:
         print(module.to_text())
     given = arguments(one, np.random.default_rng([seed, number, 1]), guarded)
@@ -98,6 +102,28 @@ def judge(seed: int, number: int, guarded: Guarded, *, show: bool = False) -> st
         if fault := difference(actual[name], leaf):
             return f"FAILED: result {name}: {fault}"
     return "agreed"
+
+
+def _accepted_as(one: Trial) -> str:
+    """The form, text or proto, in which a program is accepted that breaks a rule; "" where both are refused."""
+    for form, read in (("text", _from_text), ("proto", _from_proto)):
+        try:
+            again = read(one.unchecked())
+            again.verify()
+        except XlakitError:
+            continue
+        # A proto has no way to say 0 where that means that nothing was said.
+        if again.entry.root.op == one.op:
+            return form
+    return ""
+
+
+def _from_text(module: HloModule) -> HloModule:
+    return HloModule.from_text(module.to_text())
+
+
+def _from_proto(module: HloModule) -> HloModule:
+    return HloModule.from_proto(module.to_proto())
 
 
 def _is_internal(error: Exception) -> bool:

@@ -8,9 +8,9 @@ import pytest
 
 import xlakit
 from fuzz import attributes, jaxlib as jaxlib_net, mutations, specials
-from fuzz.programs.draft import FAMILIES
+from fuzz.programs.draft import FAMILIES, Program
 from fuzz.programs.plan import Entry, plan
-from fuzz.support.differences import CANNOT_RUN
+from fuzz.support.differences import CANNOT_RUN, DIFFERENCES, Mismatch
 from fuzz.support.mutators import mutate_bytes, mutate_text
 from fuzz.support.sensitivity import spread
 from fuzz.support.tolerances import BITS, EXACT, SUMS, Measure, Tolerance, mismatches
@@ -35,6 +35,14 @@ def test_attributes_that_are_nearly_right_are_refused_or_mean_the_same_on_both_b
     assert not failures
     assert outcomes["refused"] > 5
     assert outcomes["agreed"] > 5
+
+
+def test_a_text_that_breaks_a_rule_and_is_accepted_is_found(monkeypatch):
+    outcomes = {number: attributes.judge(1, number, attributes.Guarded()) for number in range(20)}
+    refused = [number for number, outcome in outcomes.items() if outcome == "refused"]
+    monkeypatch.setattr(xlakit.HloModule, "verify", lambda self: None)
+    found = [attributes.judge(1, number, attributes.Guarded()) for number in refused]
+    assert any(outcome.startswith("FAILED: text is accepted, though ") for outcome in found)
 
 
 def test_operations_at_pairs_of_special_values():
@@ -84,6 +92,27 @@ def test_a_few_programs_agree_with_jaxlib():
     assert [f"{o.reproduce}: {o.detail}" for o in report.failures()] == []
     assert report.count("add", "agreed") == 1
     assert "all" in report.table()
+
+
+def test_no_element_of_a_type_without_zero_is_an_intended_difference():
+    text = """HloModule g
+ENTRY e {
+  x = f8e8m0fnu[5] parameter(0)
+  i = s32[2] parameter(1)
+  ROOT r = f8e8m0fnu[2] gather(x, i), offset_dims={}, collapsed_slice_dims={0}, start_index_map={0},
+      index_vector_dim=1, slice_sizes={SIZE}
+}"""
+    nothing, given = np.zeros(2, np.uint8), np.full(2, 255, np.uint8)
+    found = []
+    for size in "01":
+        program = Program("gather", text.replace("SIZE", size), (), EXACT)
+        leaves = [[bits.view(ml_dtypes.float8_e8m0fnu)] for bits in (nothing, given)]
+        found.append(DIFFERENCES["zero of powers"].explains(Mismatch(program, *leaves, None, None, agreed)))
+    assert found == [True, False]
+
+
+def agreed(left, right):
+    return not any(mismatches(a, b, EXACT).any() for a, b in zip(left, right, strict=True))
 
 
 @needs_jaxlib

@@ -23,6 +23,8 @@ _LEFT_OUT = frozenset(FAMILIES) & {
     *("all-gather", "all-reduce", "all-to-all", "collective-broadcast", "collective-permute", "ragged-all-to-all"),
     *("reduce-scatter", "partition-id", "replica-id", "infeed", "outfeed", "send", "recv", "rng"),
     *("while", "conditional", "call", "custom-call", "constant", "parameter"),
+    # A pair of shardings, which is not a list that may be shorter.
+    "domain",
 }
 # Enough for every kernel to have a window or an index out of place, and nothing takes long.
 _MOST_ELEMENTS = 1 << 14
@@ -38,12 +40,18 @@ class Trial:
 
     def module(self) -> HloModule:
         """The program of this operation alone; raises XlakitError where that breaks a rule."""
-        shape = infer_shape(self.op, self.operands, self.declared)
-        parameters = [Instruction(Parameter(number=n), (), s, f"p{n}") for n, s in enumerate(self.operands)]
-        root = Instruction(self.op, parameters, shape, "result")
-        module = HloModule("trial", Computation("e", (*parameters, root), root))
+        module = self._of(infer_shape(self.op, self.operands, self.declared))
         module.verify()
         return module
+
+    def unchecked(self) -> HloModule:
+        """The program with the result as it is declared, whether or not that breaks a rule."""
+        return self._of(self.declared)
+
+    def _of(self, shape: Shape) -> HloModule:
+        parameters = [Instruction(Parameter(number=n), (), s, f"p{n}") for n, s in enumerate(self.operands)]
+        root = Instruction(self.op, parameters, shape, "result")
+        return HloModule("trial", Computation("e", (*parameters, root), root))
 
     @property
     def is_small(self) -> bool:
