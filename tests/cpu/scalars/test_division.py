@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import xlakit as xla
+from xlakit.target import has_feature
 
 
 def numbers(kind):
@@ -15,6 +16,10 @@ def numbers(kind):
     rng = np.random.default_rng(0)
     drawn = rng.integers(bounds.min, bounds.max, 500, kind, endpoint=True)
     divisor = rng.integers(1, min(bounds.max, 1000), 500, kind)
+    # Of all lengths.
+    other = np.maximum(np.abs(rng.permutation(drawn) >> rng.integers(0, bounds.bits - 1, 500).astype(kind)), kind(1))
+    divisor = np.concatenate([divisor, other])
+    drawn = np.concatenate([drawn, drawn])
     # Beside multiples a quotient is nearest to the next one.
     multiple = drawn // divisor * divisor
     a, b = (grid.reshape(-1) for grid in np.meshgrid(near, near))
@@ -25,7 +30,7 @@ def numbers(kind):
         )
 
 
-@pytest.mark.parametrize("kind", [np.int8, np.uint8, np.int16, np.uint16, np.int32, np.uint32, np.int64])
+@pytest.mark.parametrize("kind", [np.int8, np.uint8, np.int16, np.uint16, np.int32, np.uint32, np.int64, np.uint64])
 def test_quotients_and_remainders(kind):
     x, y = numbers(kind)
     name = xla.PrimitiveType.from_dtype(kind).hlo_name
@@ -56,9 +61,11 @@ def test_quotients_and_remainders(kind):
 
 
 @pytest.mark.parametrize(
-    ("kind", "is_vector"), [("s8", True), ("u16", True), ("s32", True), ("u32", True), ("s64", False)]
+    ("kind", "is_vector"),
+    [("s8", True), ("u16", True), ("s32", True), ("u32", True)]
+    + [(k, has_feature("avx512dq")) for k in ("s64", "u64")],
 )
-def test_small_integers_are_divided_in_vectors(kind, is_vector):
+def test_integers_are_divided_in_vectors(kind, is_vector):
     text = f"""HloModule m
     ENTRY e {{
       x = {kind}[4096] parameter(0)

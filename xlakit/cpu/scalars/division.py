@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
-from xlakit.cpu.llvm import F32, F64, I32, Function, Value
+from xlakit.cpu.llvm import F32, F64, I1, I32, Function, Value
 from xlakit.data.primitive import PrimitiveType
+from xlakit.target import has_feature
 
-# No processor divides vectors of integers, so quotients of vectors are computed in floats of a wider type. A quotient a
-# / b that is not an integer is at least 1 / b away from the nearest one. Rounding moves it by at most a / b times 2^-24
-# in F32, where a < 2^24, so by less. The truncated quotient is therefore exact; the same holds for F64, where a < 2^53.
-_MOST_BITS_IN_FLOATS = 32
-# Integers from -2^51 to 2^51 - 1, and from 0 to 2^52 - 1, become the lowest bits of F64 numbers from 2^52 to 2^53, which
-# are the integers between: no processor before AVX-512 converts vectors of 64 bits.
-_BITS_OF_SHORT = 52
-_EXPONENT = 0x433 << 52
+# No processor divides vectors of integers, so quotients of vectors are computed in floats, of a wider type where there
+# is one. A quotient a / b that is not an integer is at least 1 / b away from the nearest one. Rounding moves it by at most a / b times 2^-24
+# in F32, where a < 2^24, so by less. The truncated quotient is therefore exact; the same holds for F64.
+_MOST_BITS_EXACT = 32
+_ESTIMATED_BELOW = 1 - 2.0**-50
+
+
+def divides_vectors(kind: PrimitiveType) -> bool:
+    """Whether vectors of an integer type are divided faster than one element after the other."""
+    return kind.bit_width <= _MOST_BITS_EXACT or has_feature("avx512dq")
 
 
 def divide(fn: Function, kind: PrimitiveType, a: Value, b: Value) -> Value:
@@ -22,14 +23,10 @@ def divide(fn: Function, kind: PrimitiveType, a: Value, b: Value) -> Value:
     if _is_plain_divisor(b):
         return a.integer("sdiv" if kind.is_signed else "udiv", b)
     zero, _, safe = _divisor(fn, kind, a, b)
-
-    def alone() -> Value:
-        return a.integer("sdiv" if kind.is_signed else "udiv", safe)
-
-    if a.type.lanes > 1:
-        quotient = _in_floats(kind, a, safe)[0] if _fits(a) else _if_short(fn, kind, a, b, alone, is_remainder=False)
+    if a.type.lanes > 1 and divides_vectors(kind):
+        quotient = _in_floats(fn, kind, a, b, safe)[0]
     else:
-        quotient = alone()
+        quotient = a.integer("sdiv" if kind.is_signed else "udiv", safe)
     ones = fn.constant(a.type, -1 if kind.is_signed else (1 << kind.bit_width) - 1)
     return fn.select(zero, ones, quotient)
 
@@ -39,28 +36,27 @@ def remainder(fn: Function, kind: PrimitiveType, a: Value, b: Value) -> Value:
     if _is_plain_divisor(b):
         return a.integer("srem" if kind.is_signed else "urem", b)
     zero, overflow, safe = _divisor(fn, kind, a, b)
-
-    def alone() -> Value:
-        rest = a.integer("srem" if kind.is_signed else "urem", safe)
-        return fn.select(overflow, fn.constant(a.type, 0), rest) if kind.is_signed else rest
-
-    if a.type.lanes > 1:
-        # If the quotient would overflow, the divisor is 1 in floats, whose remainder is 0 as well.
-        rest = _in_floats(kind, a, safe)[1] if _fits(a) else _if_short(fn, kind, a, b, alone, is_remainder=True)
+    if a.type.lanes > 1 and divides_vectors(kind):
+        # If the quotient would overflow, the remainder is 0 here as well.
+        rest = _in_floats(fn, kind, a, b, safe)[1]
     else:
-        rest = alone()
+        rest = a.integer("srem" if kind.is_signed else "urem", safe)
+        if kind.is_signed:
+            rest = fn.select(overflow, fn.constant(a.type, 0), rest)
     return fn.select(zero, a, rest)
 
 
 def _is_plain_divisor(b: Value) -> bool:
-    """Whether a divisor is a constant other than 0 and -1; LLVM multiplies by an approximate inverse."""
-    ones = (1 << b.type.bits) - 1
-    # The constant -1 may be given as an unsigned number.
-    return b.number is not None and b.number & ones not in (0, ones)
-
-
-def _fits(a: Value) -> bool:
-    return a.type.bits <= _MOST_BITS_IN_FLOATS
+    """Whether a divisor is a constant other than 0 and -1; LLVM multiplies by an approximate inverse, or shifts."""
+    if b.number is None:
+        return False
+    # A negative constant may be given as an unsigned number.
+    number, limit = b.number & ((1 << b.type.bits) - 1), 1 << b.type.bits
+    if b.type.lanes > 1 and b.type.bits > _MOST_BITS_EXACT:
+        # No processor has the upper halves of products of vectors of 64 bits.
+        number = min(number, limit - number)
+        return number > 1 and number.bit_count() == 1
+    return number not in (0, limit - 1)
 
 
 def _divisor(fn: Function, kind: PrimitiveType, a: Value, b: Value) -> tuple[Value, Value, Value]:
@@ -73,8 +69,13 @@ def _divisor(fn: Function, kind: PrimitiveType, a: Value, b: Value) -> tuple[Val
     return zero, overflow, fn.select(zero | overflow, fn.constant(b.type, 1), b)
 
 
-def _in_floats(kind: PrimitiveType, a: Value, b: Value) -> tuple[Value, Value]:
-    """Quotients and remainders of vectors, for safe divisors."""
+def _in_floats(fn: Function, kind: PrimitiveType, a: Value, b: Value, safe: Value) -> tuple[Value, Value]:
+    """Quotients and remainders of vectors, given divisors and safe ones; any number for a divisor of 0."""
+    return _from_inverse(fn, kind, a, b) if a.type.bits > _MOST_BITS_EXACT else _from_wider(kind, a, safe)
+
+
+def _from_wider(kind: PrimitiveType, a: Value, b: Value) -> tuple[Value, Value]:
+    """Quotients and remainders of vectors of at most 32 bits, for safe divisors, from the quotients of wider floats."""
     type, whole = a.type, a.type.with_element(I32)
     # An operand extended from fewer bits is in the range of signed 32-bit integers.
     is_signed = kind.is_signed or type.bits < 32
@@ -87,26 +88,29 @@ def _in_floats(kind: PrimitiveType, a: Value, b: Value) -> tuple[Value, Value]:
     return both if type is whole else (both[0].cast("trunc", type), both[1].cast("trunc", type))
 
 
-def _if_short(
-    fn: Function, kind: PrimitiveType, a: Value, b: Value, otherwise: Callable[[], Value], *, is_remainder: bool
-) -> Value:
-    """A quotient or a remainder of vectors of 64 bits: in F64 if all lanes are short, else one lane after the other.
+def _from_inverse(fn: Function, kind: PrimitiveType, a: Value, b: Value) -> tuple[Value, Value]:
+    """Quotients and remainders of vectors of 64 bits, from the inverses of the divisors; any number for a divisor of 0.
 
-    The quotients are at most 2^51 in size, and its products with the divisors and the remainders at most as large as
-    the dividends. All of them are integers, so each step is exact. A divisor of 0 gives any number.
+    With x and d the sizes of both operands, at most 2^64 - 1, x times the inverse of d is rounded four times: x, d, the
+    inverse and the product, each by at most u = 2^-53 of it. The inverse is 8 u too small, so the estimate of x / d is
+    at most (1 - 3 u) x / d, and at least (1 - 13 u) x / d. It is thus less than 2^64, its whole part q is at most the
+    quotient, and the rest x - q d is from 0 to d + 13 u x, which is at most d + 2^15. The same again, with that rest as
+    x, leaves at most d + 13 u (d + 2^15), which is less than 2 d. So one more step of 1 gives the quotient. No number
+    wraps on the way.
     """
     type, real = a.type, a.type.with_element(F64)
-    # The sums are unsigned.
-    half = 1 << (_BITS_OF_SHORT - 1) if kind.is_signed else 0
-    shifted = a + half, b + half
-    is_long = ((shifted[0] | shifted[1]) >> _BITS_OF_SHORT).ne(0).any_lane()
-    offset = fn.constant(real, float((1 << _BITS_OF_SHORT) + half))
-
-    def in_floats() -> list[Value]:
-        numerator, denominator = ((s | _EXPONENT).bits_as(real) - offset for s in shifted)
-        result = fn.intrinsic("llvm.trunc", real, numerator / denominator)
-        if is_remainder:
-            result = numerator - result * denominator
-        return [(result + offset).bits_as(type) - (_EXPONENT + half)]
-
-    return fn.if_else(is_long, lambda: [otherwise()], in_floats, likely=False)[0]
+    # The least number, of which LLVM's own intrinsic gives itself, is a size as an unsigned number.
+    rest, size = (fn.intrinsic("llvm.abs", type, v, fn.constant(I1, 0)) if kind.is_signed else v for v in (a, b))
+    size = size.umax(1)
+    inverse = fn.constant(real, _ESTIMATED_BELOW) / size.cast("uitofp", real)
+    quotient = fn.constant(type, 0)
+    for _ in range(2):
+        estimate = (rest.cast("uitofp", real) * inverse).cast("fptoui", type)
+        quotient, rest = quotient + estimate, rest - estimate * size
+    is_more = rest.compare("uge", size)
+    quotient = fn.select(is_more, quotient + 1, quotient)
+    rest = fn.select(is_more, rest - size, rest)
+    if not kind.is_signed:
+        return quotient, rest
+    # The one quotient that overflows is that of equal signs, and stays the least number.
+    return fn.select((a ^ b) < 0, -quotient, quotient), fn.select(a < 0, -rest, rest)

@@ -27,6 +27,7 @@ from xlakit.cpu.loops.ir.nodes import (
 )
 from xlakit.cpu.loops.ir.reducer import neutral_number
 from xlakit.cpu.scalars import Scalar, memory_type, register_type
+from xlakit.cpu.scalars.division import divides_vectors
 from xlakit.cpu.scalars.memory import as_real
 from xlakit.data.primitive import PrimitiveType
 from xlakit.errors import InternalError
@@ -83,8 +84,8 @@ def lanes_of(group: Group, nodes: Sequence[Node], outputs: Sequence[Output], red
     if not kinds:
         return 1
     # Small integers are divided as F32, in at most two registers, as BF16 is.
-    divisions = [n for n in varying if isinstance(n, Apply) and isinstance(n.op, _DIVISIONS)]
-    kinds |= {n.kind if n.kind.bit_width == 64 else PrimitiveType.BF16 for n in divisions}
+    divided = {n.kind for n in varying if isinstance(n, Apply) and isinstance(n.op, _DIVISIONS)}
+    kinds |= {k if k.is_integral and k.bit_width == 64 else PrimitiveType.BF16 for k in divided}
     # Operations on C64 other than sums and products are computed in F64.
     kinds |= {PrimitiveType.C128 for n in varying if isinstance(n, Apply) and _is_wide(n)}
     lanes = vector_bytes() // max(max(memory_type(k).bytes, register_type(k).bytes // 2) for k in kinds)
@@ -109,7 +110,8 @@ def _fits(node: Node, group: Group) -> bool:
         op, kind = node.op, node.arguments[0].kind
         alone = isinstance(op, _ALONE) or (isinstance(op, _ALONE_OF_INTEGERS) and not kind.is_floating)
         if isinstance(op, _DIVISIONS):
-            alone = isinstance(op, Remainder) and kind is PrimitiveType.F64
+            calls = isinstance(op, Remainder) and kind is PrimitiveType.F64
+            alone = calls if kind.is_floating else not divides_vectors(kind)
         if kind.is_complex or node.kind.is_complex:
             return not isinstance(op, _ALONE_OF_COMPLEX)
         return not alone
