@@ -7,14 +7,18 @@ from xlakit.data.primitive import PrimitiveType
 from xlakit.target import has_feature
 
 # No processor divides vectors of integers, so quotients of vectors are computed in floats, of a wider type where there
-# is one. A quotient a / b that is not an integer is at least 1 / b away from the nearest one. Rounding moves it by at most a / b times 2^-24
-# in F32, where a < 2^24, so by less. The truncated quotient is therefore exact; the same holds for F64.
+# is one. A quotient a / b that is not an integer is at least 1 / b away from the nearest one. Rounding moves it by at
+# most a / b times 2^-24 in F32, where a < 2^24, so by less. The truncated quotient is therefore exact; the same holds
+# for F64.
 _MOST_BITS_EXACT = 32
 _ESTIMATED_BELOW = 1 - 2.0**-50
 
 
 def divides_vectors(kind: PrimitiveType) -> bool:
-    """Whether vectors of an integer type are divided faster than one element after the other."""
+    """Whether vectors of an integer type are divided faster than one element after the other.
+
+    Without AVX-512, x86 has no conversions between F64 and vectors of 64 bits, and AArch64 no products of these.
+    """
     return kind.bit_width <= _MOST_BITS_EXACT or has_feature("avx512dq")
 
 
@@ -53,7 +57,7 @@ def _is_plain_divisor(b: Value) -> bool:
     # A negative constant may be given as an unsigned number.
     number, limit = b.number & ((1 << b.type.bits) - 1), 1 << b.type.bits
     if b.type.lanes > 1 and b.type.bits > _MOST_BITS_EXACT:
-        # No processor has the upper halves of products of vectors of 64 bits.
+        # AVX-512 has no upper halves of products of 64 bits.
         number = min(number, limit - number)
         return number > 1 and number.bit_count() == 1
     return number not in (0, limit - 1)
