@@ -14,7 +14,7 @@ from xlakit.ops.movement import Reshape
 from xlakit.ops.reduction import reducer_op
 from xlakit.ops.scatter import Scatter
 from xlakit.ops.shared.numerics import to_integer
-from xlakit.passes.core.matching import literal, one_type, uniform
+from xlakit.passes.core.matching import literal, one_type, scalar_source, uniform
 from xlakit.passes.core.rewriter import Rewriter
 from xlakit.passes.core.rules import Rules
 
@@ -79,6 +79,53 @@ def update_window(
         before = make.add(DynamicSlice(dynamic_slice_sizes=sizes), operand, *dynamic_starts)
         window = make.add(op, before, window)
     return make.add(DynamicUpdateSlice(), operand, window, *dynamic_starts)
+
+
+@_rule("select")
+def select_of_scatters(x: Instruction, make: Rewriter) -> Instruction | None:
+    """select(p, scatter(x, i, u), scatter(x, i, v)) -> scatter(x, i, select(p, u, v)), select(p, scatter(x, i, u), x)
+    -> scatter(x, select(p, i, -1), u), and the same for select(p, x, scatter(x, i, u)), of one window, for a scalar p.
+
+    A scatter drops a window that is not inside. It can take place in memory, where a select needs another array.
+    """
+    chooser = scalar_source(x.operands[0])
+    left, right = x.operands[1:]
+    if chooser is None or any(o.shape.element_type is not x.shape.element_type for o in (left, right)):
+        return None
+    if _is_alone(left, make) and _is_alone(right, make):
+        if not _same_places(left, right):
+            return None
+        chosen = _choose(make, chooser, left.operands[2], right.operands[2])
+        return make.on(left, *left.operands[:2], chosen)
+    for scatter, other in ((left, right), (right, left)):
+        if _is_alone(scatter, make) and scatter.operands[0] is other and _may_be_outside(scatter):
+            indices = scatter.operands[1]
+            outside = make.full(-1, indices.shape)
+            places = _choose(make, chooser, *((indices, outside) if scatter is left else (outside, indices)))
+            return make.on(scatter, other, places, scatter.operands[2])
+    return None
+
+
+def _is_alone(x: Instruction, make: Rewriter) -> bool:
+    """Whether an instruction is a scatter of one window, all of one type, with one user."""
+    if not isinstance(x.op, Scatter) or make.uses(x) > 1 or only_window(x) is None:
+        return False
+    return x.operands[0].shape.element_type is x.shape.element_type
+
+
+def _same_places(left: Instruction, right: Instruction) -> bool:
+    """Whether scatters write the same window of the same array in the same way."""
+    ours, theirs = left.op_as(Scatter), right.op_as(Scatter)
+    return left.operands[:2] == right.operands[:2] and ours == theirs
+
+
+def _may_be_outside(scatter: Instruction) -> bool:
+    """Whether the index -1 makes a scatter drop its window."""
+    return scatter.operands[1].shape.element_type.is_signed and bool(scatter.op_as(Scatter).scatter_dims_to_operand_dims)
+
+
+def _choose(make: Rewriter, chooser: Instruction, yes: Instruction, no: Instruction) -> Instruction:
+    return make.apply("select", make.broadcast(chooser, yes.shape.dimensions), yes, no)
 
 
 def _known_components(indices: Instruction) -> list[int] | None:
