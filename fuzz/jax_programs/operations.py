@@ -279,7 +279,7 @@ def update(r: Source, values: Values) -> Value:
         piece = fit(r, alike(r, r.choice(values), x), sizes)
         return lax.dynamic_update_slice(x, piece, [number(r, places, n + 1) for n in x.shape])
     if way == 1:
-        return x.at[number(r, places, size)].set(alike(r, r.choice(values), x[0]))
+        return _set_row(r, values, x, number(r, places, size))
     if way == 2 and size > 1:
         # Each element from its neighbor: what is read is what is overwritten.
         return x.at[1:].set(x[:-1]) if r.random() < 0.5 else x.at[:-1].set(x[1:])
@@ -289,6 +289,16 @@ def update(r: Source, values: Values) -> Value:
         return x.at[numbers].max(updates)
     ways = ["add"] if jnp.issubdtype(x.dtype, jnp.complexfloating) else ["add", "max", "min"]
     return tame(r, getattr(x.at[numbers], r.choice(ways))(tame(r, updates)))
+
+
+def _set_row(r: Source, values: Values, x: Value, place: Value) -> Value:
+    """A row written at a computed place, in half of the cases if a computed condition holds."""
+    written = x.at[place].set(alike(r, r.choice(values), x[0]))
+    if r.random() < 0.5:
+        return written
+    other = x if r.random() < 0.5 else x.at[place].set(alike(r, r.choice(values), x[0]))
+    both = (written, other) if r.random() < 0.5 else (other, written)
+    return jnp.where(number(r, r.choice(values), 2) == 0, *both)
 
 
 def product(r: Source, values: Values) -> Value:

@@ -121,7 +121,9 @@ def _same_places(left: Instruction, right: Instruction) -> bool:
 
 def _may_be_outside(scatter: Instruction) -> bool:
     """Whether the index -1 makes a scatter drop its window."""
-    return scatter.operands[1].shape.element_type.is_signed and bool(scatter.op_as(Scatter).scatter_dims_to_operand_dims)
+    return scatter.operands[1].shape.element_type.is_signed and bool(
+        scatter.op_as(Scatter).scatter_dims_to_operand_dims
+    )
 
 
 def _choose(make: Rewriter, chooser: Instruction, yes: Instruction, no: Instruction) -> Instruction:

@@ -9,7 +9,7 @@ from collections.abc import Generator, Iterable, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
-from xlakit.cpu.llvm import I64, Function, Value, vector
+from xlakit.cpu.llvm import I1, I64, Function, Value, integer, vector
 from xlakit.cpu.llvm.promises import REASSOCIATES
 from xlakit.cpu.loops.emit.fused import product_and_sum, quotient
 from xlakit.cpu.loops.emit.guards import UNROLLED, prefers_selects, reads
@@ -45,9 +45,12 @@ from xlakit.ir.instruction import Computation
 from xlakit.ops.elementwise.binary import Add, Multiply
 from xlakit.ops.reduction import applied_op
 from xlakit.options import knob
+from xlakit.target import has_feature
 
 # In code that calls math functions, reductions of at most this many iterations are not offered to LLVM's vectorizer.
 _FEW_ITERATIONS = knob("emitter.few_iterations", 64, 0)
+# The lanes of a vector whose condition is a register of AVX-512.
+_WIDTHS_OF_MASKS = (8, 16, 32, 64)
 # Each step of a reduction waits for the one before; four interleaved ones keep the processor busy.
 INTERLEAVED = ('"llvm.loop.interleave.count", i32 4',)
 
@@ -154,6 +157,10 @@ class Emitter:
     def _spread(self, one: Value, width: int) -> Value:
         if one.constant is not None:
             return self.fn.constant(vector(one.type, width), one.constant)
+        if one.type is I1 and width in _WIDTHS_OF_MASKS and has_feature("avx512bw"):
+            # Of a condition that is inserted into a vector and spread, LLVM negates the vector, and then spreads its
+            # first lane by way of a vector register.
+            return one.cast("sext", integer(width)).bits_as(vector(I1, width))
         return self.fn.splat(one, width)
 
     def index(self, affine: Affine) -> Value:
