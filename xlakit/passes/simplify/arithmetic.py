@@ -12,11 +12,13 @@ import ml_dtypes
 import numpy as np
 
 from xlakit.data.primitive import PrimitiveType
+from xlakit.ir.enums import ComparisonDirection
 from xlakit.ir.instruction import Instruction
-from xlakit.ir.operation import Array
+from xlakit.ir.operation import Array, Op
 from xlakit.ir.traits import Associative, Idempotent
-from xlakit.ops.elementwise.binary import Maximum, Minimum
-from xlakit.ops.elementwise.unary import Negate
+from xlakit.ops.elementwise.binary import Add, And, Divide, Maximum, Minimum, Remainder
+from xlakit.ops.elementwise.compare import Compare
+from xlakit.ops.elementwise.unary import Negate, Sign
 from xlakit.ops.shared.numerics import from_double, highest, lowest, to_integer, wrap
 from xlakit.passes.core.matching import (
     as_integer,
@@ -34,6 +36,8 @@ from xlakit.passes.core.rules import Rules
 
 ARITHMETIC = Rules("arithmetic")
 _rule = ARITHMETIC.rule
+
+_LT, _NE = ComparisonDirection.LT, ComparisonDirection.NE
 
 
 def _has_sign(kind: PrimitiveType) -> bool:
@@ -232,6 +236,62 @@ def remainder_by_power_of_two(x: Instruction, make: Rewriter) -> Instruction | N
     if k is None or not x.shape.element_type.is_unsigned:
         return None
     return make.apply("and", left, make.full((1 << k) - 1, right.shape))
+
+
+@_rule("select")
+def floor_remainder_by_power_of_two(x: Instruction, make: Rewriter) -> Instruction | None:
+    """select(r < 0 and r != 0, r + 2^k, r) with r = y % 2^k -> y and 2^k - 1, of signed integers: the remainder of
+    Python and of jnp.remainder, which has the sign of the divisor.
+    """
+    chooser, more, rest = x.operands
+    k = _power_of(rest, Remainder)
+    if k is None or not isinstance(more.op, Add) or more.operands[0] is not rest:
+        return None
+    if power_of_two(uniform(more.operands[1])) != k or not isinstance(chooser.op, And):
+        return None
+    if {_direction_to(rest, 0, condition) for condition in chooser.operands} != {_LT, _NE}:
+        return None
+    y = rest.operands[0]
+    return make.apply("and", y, make.full((1 << k) - 1, y.shape))
+
+
+@_rule("select")
+def floor_divide_by_power_of_two(x: Instruction, make: Rewriter) -> Instruction | None:
+    """select(sign(y) != 1 and y % 2^k != 0, y / 2^k - 1, y / 2^k) -> y shifted right by k with its sign, of signed
+    integers: the quotient of Python and of jnp.floor_divide, which is rounded down.
+    """
+    chooser, less, quotient = x.operands
+    k = _power_of(quotient, Divide)
+    if k is None or not isinstance(less.op, Add) or less.operands[0] is not quotient:
+        return None
+    if as_integer(uniform(less.operands[1])) != -1 or not isinstance(chooser.op, And):
+        return None
+    y = quotient.operands[0]
+    of_sign, of_rest = (c.operands[0] if isinstance(c.op, Compare) else None for c in chooser.operands)
+    if of_sign is None or of_rest is None or not isinstance(of_sign.op, Sign) or of_sign.operands[0] is not y:
+        return None
+    if _power_of(of_rest, Remainder) != k or of_rest.operands[0] is not y:
+        return None
+    if (
+        _direction_to(of_sign, 1, chooser.operands[0]) is not _NE
+        or _direction_to(of_rest, 0, chooser.operands[1]) is not _NE
+    ):
+        return None
+    return make.apply("shift-right-arithmetic", y, make.full(k, y.shape))
+
+
+def _power_of(x: Instruction, kind: type[Op]) -> int | None:
+    """k where an instruction is the quotient or the remainder of signed integers by 2^k, k > 0; else None."""
+    if not isinstance(x.op, kind) or not x.shape.element_type.is_signed:
+        return None
+    return power_of_two(uniform(x.operands[1]))
+
+
+def _direction_to(x: Instruction, number: int, condition: Instruction) -> ComparisonDirection | None:
+    """The direction of a comparison of integers ``x`` with a number; None for other conditions."""
+    if not isinstance(condition.op, Compare) or condition.operands[0] is not x:
+        return None
+    return condition.op.direction if as_integer(uniform(condition.operands[1])) == number else None
 
 
 # -- power -----------------------------------------------------------------------------------------
