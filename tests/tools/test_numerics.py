@@ -14,8 +14,9 @@ import pytest
 
 import xlakit as xla
 from xlakit.tools.cli import main
-from xlakit.tools.numerics.divergence import Ready, Side, first_divergence
+from xlakit.tools.numerics.divergence import first_divergence
 from xlakit.tools.numerics.errors import error_size, ulps
+from xlakit.tools.numerics.sides import Ready, Side
 from xlakit.tools.numerics.statistics import statistics_of
 
 _LOOP = """

@@ -16,18 +16,19 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 import numpy as np
 
 from xlakit.data.primitive import PrimitiveType
-from xlakit.data.shape import Shape, make_tuple_shape
+from xlakit.data.shape import Shape
 from xlakit.errors import Location
-from xlakit.ir.instruction import Computation, HloModule, Instruction
+from xlakit.ir.instruction import Computation, Instruction
 from xlakit.ir.operation import TOKEN, Array
-from xlakit.ir.traits import Done, Start
+from xlakit.ir.traits import Start
 from xlakit.ops.communication.asynchronous import AsyncUpdate
 from xlakit.ops.control import Call, Conditional, Fusion, While
 from xlakit.ops.convolution import Convolution
@@ -39,38 +40,13 @@ from xlakit.ops.shared.numerics import to_widest
 from xlakit.tools.compare import LeafComparison, compare, differing, tolerance_of
 from xlakit.tools.diff.matching import matched
 from xlakit.tools.numerics.errors import difference
+from xlakit.tools.numerics.sides import Side, each_alone, steps_of, with_results
 from xlakit.tools.numerics.trace import leaves_of
 
-# A program ready to run: the arguments of each device in, the result of each device out.
-Ready = Callable[[Sequence[Sequence[Any]]], Sequence[Any]]
-
-
-@dataclass(frozen=True, slots=True)
-class Side:
-    """A way to run a program: the program, and a function that makes it, or a part of it, ready to run."""
-
-    module: HloModule
-    prepare: Callable[[HloModule], Ready]
-
-    def ready(self, entry: Computation) -> Ready:
-        """A computation of the program as a program of its own, ready to run."""
-        # Header fields about the entry's parameters and results do not apply to another entry.
-        return self.prepare(
-            self.module.replace(
-                entry=entry,
-                computations=(),
-                entry_computation_layout=None,
-                input_output_alias=(),
-                buffer_donor=(),
-                spmd_output_sharding=None,
-                spmd_parameters_shardings=(),
-                is_scheduled=False,
-                header=(),
-            )
-        )
-
-
 _MOST_LOOP_ITERATIONS = 10_000
+# Instructions that differ are tried together, each by itself in one program: the first, then so many times as many.
+_MORE_TOGETHER = 8
+_MOST_TOGETHER = 512
 # Of the text of an instruction, in a report.
 _LONGEST_TEXT = 300
 
@@ -203,6 +179,44 @@ def _agree(got: _Values, expected: _Values, devices: Sequence[int]) -> bool:
     return all(leaf.agrees for device in devices for leaf in compare(got[device], expected[device]))
 
 
+@dataclass(frozen=True, slots=True)
+class _Differing:
+    """An instruction whose values differ in a run of both sides; its partner on the expected side, and the operands of
+    that, None where they are not known; values for each device.
+    """
+
+    instruction: Instruction
+    partner: Instruction
+    operands: Sequence[list[Any]]
+    ours: _Values
+    theirs: _Values
+
+    @property
+    def is_known(self) -> bool:
+        """Whether the operands are known."""
+        return all(operand is not None for of_one in self.operands for operand in of_one)
+
+    @property
+    def is_call(self) -> bool:
+        """Whether the difference may be in a computation that is followed."""
+        ours, theirs = self.instruction.op, self.partner.op
+        return type(ours) is type(theirs) and isinstance(ours, (Call, Conditional, Fusion, While))
+
+    @property
+    def can_run_alone(self) -> bool:
+        """Whether it is run for the operands of the expected side with others; a loop is followed before."""
+        return self.is_known and not isinstance(self.instruction.op, While)
+
+    def is_same(self, values: _Values, device: int) -> bool:
+        """Whether a value agrees with the expected one, or differs by no more than roundings of its operands."""
+        value, theirs = values[device], self.theirs[device]
+        return _agree([value], [theirs], [0]) or _is_rounding(self.instruction, self.operands[device], value, theirs)
+
+    def devices_beyond_rounding(self, devices: Sequence[int]) -> list[int]:
+        """Of some devices those where the values are not the same."""
+        return [device for device in devices if not self.is_same(self.ours, device)]
+
+
 class _Search:
     """Both ways to run the computations of their modules."""
 
@@ -223,33 +237,67 @@ class _Search:
         if not partners:
             return None
         arguments_there = arguments if expected_arguments is None else expected_arguments
-        got = self._actual.ready(_with_results(pair[0], [ours for ours, _ in partners]))(arguments)
-        wanted = self._expected.ready(_with_results(pair[1], [theirs for _, theirs in partners]))(arguments_there)
+        got = self._actual.ready(with_results(pair[0], [ours for ours, _ in partners]))(arguments)
+        wanted = self._expected.ready(with_results(pair[1], [theirs for _, theirs in partners]))(arguments_there)
+        differing_ones = self._differing(partners, got, wanted, arguments_there, devices)
+        size = 1
+        while several := list(islice(differing_ones, size)):
+            # Rounding may make every instruction differ, and a program of its own for each would take long.
+            alone = self._values_alone([one for one in several if one.can_run_alone])
+            for one in several:
+                found = self._judged(one, alone.get(one.instruction), path, devices)
+                if found is not None:
+                    return found
+            size = min(size * _MORE_TOGETHER, _MOST_TOGETHER)
+        return None
+
+    def _differing(
+        self,
+        partners: Sequence[tuple[Instruction, Instruction]],
+        got: Sequence[Any],
+        wanted: Sequence[Any],
+        expected_arguments: Sequence[list[Any]],
+        devices: Sequence[int],
+    ) -> Iterator[_Differing]:
+        """The instructions whose values differ in a run, in their order, by more than roundings of their operands."""
         values = [{theirs: v for (_, theirs), v in zip(partners, of_one, strict=True)} for of_one in wanted]
         for number, (instruction, partner) in enumerate(partners):
             ours, theirs = [g[number] for g in got], [w[number] for w in wanted]
             if _agree(ours, theirs, devices):
                 continue
-            given = zip(values, arguments_there, strict=True)
-            operands = [[_operand(o, v, a) for o in _steps_of(partner)[0].operands] for v, a in given]
-            if any(operand is None for of_one in operands for operand in of_one):
-                return self.report(instruction, path, ours, theirs, None, devices)
-            inner = self._inside(instruction, partner, operands, path, devices)
+            given = zip(values, expected_arguments, strict=True)
+            operands = [[_operand(o, v, a) for o in steps_of(partner)[0].operands] for v, a in given]
+            one = _Differing(instruction, partner, operands, ours, theirs)
+            if one.is_call or not one.is_known or one.devices_beyond_rounding(devices):
+                yield one
+
+    def _values_alone(self, several: Sequence[_Differing]) -> dict[Instruction, _Values]:
+        """What each instruction gives on the actual side for its expected operands, on each device."""
+        if not several:
+            return {}
+        arguments = [[v for one in several for v in one.operands[d]] for d in range(len(several[0].operands))]
+        results = self._actual.ready(each_alone([one.instruction for one in several]))(arguments)
+        return {one.instruction: [of_one[n] for of_one in results] for n, one in enumerate(several)}
+
+    def _judged(
+        self, one: _Differing, alone: _Values | None, path: tuple[str, ...], devices: Sequence[int]
+    ) -> Divergence | None:
+        """The difference of an instruction, or of what is in it, unless its value follows from its operands."""
+        if not one.is_known:
+            return self.report(one.instruction, path, one.ours, one.theirs, None, devices)
+        if one.is_call:
+            if alone is not None and _agree(alone, one.theirs, devices):
+                return None
+            inner = self._inside(one.instruction, one.partner, one.operands, path, devices)
             if inner is not None:
                 return inner
-            differing_here = [d for d in devices if not _is_same(instruction, operands[d], ours[d], theirs[d])]
-            if differing_here and self._differs_alone(instruction, operands, theirs, differing_here):
-                return self.report(instruction, path, ours, theirs, operands, differing_here)
-        return None
-
-    def _differs_alone(
-        self, instruction: Instruction, operands: Sequence[list[Any]], expected: _Values, devices: Sequence[int]
-    ) -> bool:
-        """Whether the actual instruction gives another value for the expected operands, not only for its own ones."""
-        if isinstance(instruction.op, While):
-            return True
-        alone = self._actual.ready(_alone(instruction))(operands)
-        return not all(_is_same(instruction, operands[d], alone[d], expected[d]) for d in devices)
+        here = one.devices_beyond_rounding(devices)
+        if here and alone is None and one.is_call:
+            # A loop ends where it should, now that each of its iterations agrees.
+            alone = self._values_alone([one])[one.instruction]
+        if all(alone is not None and one.is_same(alone, device) for device in here):
+            return None
+        return self.report(one.instruction, path, one.ours, one.theirs, one.operands, here)
 
     def _inside(
         self,
@@ -330,15 +378,10 @@ class _Search:
             element,
             _shown_element(ours, element),
             _shown_element(theirs, element),
-            _operand_elements(_steps_of(instruction)[0], operand_values, theirs.shape, element),
+            _operand_elements(steps_of(instruction)[0], operand_values, theirs.shape, element),
             self._actual.module.location_of(instruction),
             note,
         )
-
-
-def _is_same(instruction: Instruction, operands: Sequence[Any], ours: Any, theirs: Any) -> bool:
-    """Whether the values of an instruction agree, or differ by no more than roundings of its operands."""
-    return _agree([ours], [theirs], [0]) or _is_rounding(instruction, operands, ours, theirs)
 
 
 def _partners(pair: _Pair) -> list[tuple[Instruction, Instruction]]:
@@ -349,35 +392,6 @@ def _partners(pair: _Pair) -> list[tuple[Instruction, Instruction]]:
     partners = matched(ours, theirs, {})
     pairs = [(i, partners[i]) for i in ours.instructions if i in partners and _is_shown(i) and _is_shown(partners[i])]
     return [(i, j) for i, j in pairs if i.shape.without_layout() == j.shape.without_layout()]
-
-
-def _alone(instruction: Instruction) -> Computation:
-    """A computation of one instruction, with the start of what it ends, whose operands are parameters."""
-    steps = _steps_of(instruction)
-    made = operands = [
-        Instruction(Parameter(number=number), (), operand.shape, f"operand.{number}")
-        for number, operand in enumerate(steps[0].operands)
-    ]
-    instructions = [*operands]
-    for step in steps:
-        made = [step.replace(operands=made, control_predecessors=())]
-        instructions += made
-    return Computation(f"{instruction.name}.alone", tuple(instructions), made[0])
-
-
-def _steps_of(instruction: Instruction) -> list[Instruction]:
-    """An instruction, after the start of the operation that it ends, whose own value nothing else can use."""
-    steps = [instruction]
-    while isinstance(steps[0].op, (AsyncUpdate, Done)):
-        steps.insert(0, steps[0].operands[0])
-    return steps if isinstance(steps[0].op, Start) else [instruction]
-
-
-def _with_results(computation: Computation, instructions: Sequence[Instruction]) -> Computation:
-    """The computation with the values of these instructions as its results."""
-    shape = make_tuple_shape([i.shape.without_layout() for i in instructions])
-    root = Instruction(Tuple(), instructions, shape, "values")
-    return Computation(computation.name, (*computation.instructions, root), root)
 
 
 def _is_rounding(instruction: Instruction, operands: Sequence[Any], ours: Any, theirs: Any) -> bool:

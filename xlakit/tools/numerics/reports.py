@@ -12,8 +12,9 @@ from xlakit.ir.instruction import HloModule
 from xlakit.options import compiling
 from xlakit.tools.dumps import given_values
 from xlakit.tools.jaxlib_child import Limits, run_on_jaxlib
-from xlakit.tools.numerics.divergence import Divergence, Ready, Side, first_divergence
+from xlakit.tools.numerics.divergence import Divergence, first_divergence
 from xlakit.tools.numerics.shadow import ShadowReport, shadow_replicated
+from xlakit.tools.numerics.sides import Ready, Side
 from xlakit.tools.numerics.trace import Trace, trace_replicated
 from xlakit.tools.replicas import as_replicas
 from xlakit.tools.shards import check_parameters, on_devices, without_shardings
