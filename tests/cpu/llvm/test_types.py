@@ -5,7 +5,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from xlakit.cpu.llvm import F64, integer, types, vector
+from xlakit.cpu.llvm import F64, I1, I8, PTR, VOID, Module, integer, types, vector
+from xlakit.errors import InternalError
 
 
 @pytest.mark.parametrize("make", [lambda: vector(F64, 37), lambda: integer(37)])
@@ -21,3 +22,13 @@ def test_threads_that_make_a_type_at_once_have_the_same(make, monkeypatch):
     with ThreadPoolExecutor(2) as pool:
         first, second = (made.result() for made in [pool.submit(make) for _ in range(2)])
     assert first is second is make()
+
+
+def test_vectors_of_bits_are_not_kept_in_memory():
+    fn = Module("m").function("f", VOID, [PTR])
+    (pointer,) = fn.parameters
+    for kept in (lambda: fn.load(vector(I1, 4), pointer), lambda: fn.store(fn.constant(vector(I1, 4), 0), pointer)):
+        with pytest.raises(InternalError, match="a vector <4 x i1> in memory"):
+            kept()
+    fn.store(fn.load(I1, pointer), pointer)
+    fn.store(fn.load(vector(I8, 4), pointer), pointer)

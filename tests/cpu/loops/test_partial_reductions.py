@@ -227,3 +227,21 @@ def test_parts_of_long_rows_are_read_side_by_side(size, streams):
     # Each part has registers of its own; one part's are one vector, which LLVM divides.
     assert text.count("load <8 x float>") == (4 if streams == 4 else 0)
     assert text.count("load <32 x float>") == (1 if streams == 1 else 0)
+
+
+@pytest.mark.parametrize("vector", [16, 32, 64])
+@pytest.mark.parametrize("size", [*range(3, 18), 21, 33, 47, 63, 101])
+def test_columns_of_truth_values(vector, size):
+    """Loops over the columns are divided into vectors in different ways, of which the last may overlap others."""
+
+    def each(x):
+        return [xla.reduce(x, start, f, [0]) for start, f in ((False, xla.or_), (True, xla.and_), (False, xla.xor))]
+
+    def is_anywhere(x):
+        return xla.reduce(xla.gt(x, xla.constant(x.builder, np.float32(1))), False, xla.or_, [0])
+
+    rng = np.random.default_rng(size)
+    for rows in (5, 47):
+        with compiling(vector_bytes=vector):
+            agree(each, rng.random((rows, size)) < rng.random(size))
+            agree(is_anywhere, numbers(np.float32, rows, size))

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from xlakit.cpu.llvm import promises
 from xlakit.cpu.llvm.effort import Effort
 from xlakit.cpu.llvm.loop import SCALAR, Loop, for_few_iterations, hints_for_iterations
-from xlakit.cpu.llvm.types import I1, I8, I32, I64, PTR, VOID, Type, vector
+from xlakit.cpu.llvm.types import I1, I8, I32, I64, PTR, VOID, Type, check_memory, vector
 from xlakit.cpu.llvm.uniform import is_slow_to_vectorize
 from xlakit.cpu.llvm.values import Operand, Value
 from xlakit.errors import InternalError
@@ -109,11 +109,13 @@ class Function:
         writes the kernel's table of pointers. These pointers are loaded once, before a kernel's loops, so the
         promise would gain nothing.
         """
+        check_memory(type)
         tail = f", align {align or promises.alignment(type)}{self._access_group}"
         return self.emit(type, f"load {'volatile ' * alone}{type.name}, ptr {pointer.text}{tail}")
 
     def store(self, value: Value, pointer: Value, *, align: int = 0, nontemporal: bool = False) -> None:
         """Write ``value`` where ``pointer`` points."""
+        check_memory(value.type)
         tail = f", align {align or promises.alignment(value.type)}{self._access_group}"
         if nontemporal:
             tail += promises.non_temporal(self.module.one_metadata)

@@ -92,3 +92,12 @@ def vector(element: Type, lanes: int) -> Type:
         new.lanes, new.element = lanes, element
         cached = _VECTORS.setdefault((element, lanes), new)
     return cached
+
+
+def check_memory(type: Type) -> None:
+    """Raise InternalError for a vector whose elements lie in memory otherwise than one after the other.
+
+    LLVM packs the bits of a vector of truth values into bytes, so that vectors of other widths find others there.
+    """
+    if type.lanes > 1 and type.element.bits % 8:
+        raise InternalError(f"a vector {type.name} in memory", hint="keep its elements as bytes")

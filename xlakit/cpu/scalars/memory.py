@@ -201,7 +201,10 @@ def from_parts(values: tuple[Value, ...]) -> Scalar:
 
 @dataclass(frozen=True, slots=True)
 class Accumulators:
-    """Accumulators in memory, in the types in which they are computed: for each kind an array, or one for each part."""
+    """Accumulators in memory, in the types in which they are computed: for each kind an array, or one for each part.
+
+    Truth values are bytes: loops may divide an array into vectors in different ways, and LLVM packs the bits of each.
+    """
 
     fn: Function
     kinds: Sequence[PrimitiveType]
@@ -210,20 +213,30 @@ class Accumulators:
     @staticmethod
     def of(fn: Function, kinds: Sequence[PrimitiveType], count: int) -> Accumulators:
         """``count`` accumulators of each kind, on the stack."""
-        each = ((register_type(k), 1 + k.is_complex) for k in kinds)
+        each = ((_accumulated(register_type(k)), 1 + k.is_complex) for k in kinds)
         return Accumulators(fn, kinds, [[fn.alloca(t, count, align=64) for _ in range(n)] for t, n in each])
 
     def get(self, index: Value, lanes: int = 1) -> list[Scalar]:
         """Load one accumulator of each kind, or vectors from ``index`` on."""
-        fn = self.fn
-        types = [vector(register_type(k), lanes) for k in self.kinds]
         return [
-            from_parts(tuple(fn.load(type, fn.at(array, type.element, index)) for array in arrays))
-            for type, arrays in zip(types, self.arrays, strict=True)
+            from_parts(tuple(self._load(register_type(kind), array, index, lanes) for array in arrays))
+            for kind, arrays in zip(self.kinds, self.arrays, strict=True)
         ]
+
+    def _load(self, type: Type, array: Value, index: Value, lanes: int) -> Value:
+        kept = _accumulated(type)
+        value = self.fn.load(vector(kept, lanes), self.fn.at(array, kept, index))
+        return value if kept is type else value.ne(0)
 
     def put(self, index: Value, values: Sequence[Scalar]) -> None:
         """Store values of the form that :meth:`get` gives."""
         for arrays, value in zip(self.arrays, values, strict=True):
             for array, part in zip(arrays, parts(value), strict=True):
-                self.fn.store(part, self.fn.at(array, part.type.element, index))
+                kept = _accumulated(part.type.element)
+                value = part if kept is part.type.element else part.cast("zext", part.type.with_element(kept))
+                self.fn.store(value, self.fn.at(array, kept, index))
+
+
+def _accumulated(type: Type) -> Type:
+    """The type of accumulators in memory."""
+    return I8 if type is I1 else type
