@@ -358,7 +358,7 @@ BUGS: tuple[Bug, ...] = (
     Bug(
         "packed-truth-values",
         "61ede1f",
-        "truth values that are reduced over columns are packed in vectors of other widths than those in which they are read",
+        "truth values that are reduced over columns are packed into bits, in vectors of other widths than are read",
         (
             Edit("xlakit/cpu/scalars/memory.py", "return I8 if type is I1 else type", "return type"),
             Edit("xlakit/cpu/llvm/types.py", "if type.lanes > 1 and type.element.bits % 8:", "if type.lanes < 1:"),
