@@ -1,5 +1,7 @@
 """Loops that are written in vectors: which are, and that rests, tails and folds come out as they should."""
 
+import re
+
 import ml_dtypes
 import numpy as np
 import pytest
@@ -7,6 +9,7 @@ import pytest
 import xlakit as xla
 from fuzz.modules import difference
 from xlakit.options import compiling
+from xlakit.target import has_feature
 
 REDUCED = """HloModule reduced
   f {
@@ -181,3 +184,24 @@ ENTRY e {
     wanted = x[:, ::2] * np.pad(x[:, 1::2], ((0, 0), (0, 1)))
     np.testing.assert_array_equal(np.asarray(product), wanted)
     np.testing.assert_array_equal(np.asarray(sums), wanted.sum(1))
+
+
+def test_conditions_of_a_row_go_straight_to_masks():
+    if not has_feature("avx512bw"):
+        pytest.skip("this processor has no masks")
+    text = """HloModule rows
+      ENTRY e {
+        x = f32[40,64] parameter(0)
+        p = pred[40] parameter(1)
+        q = pred[40,64] broadcast(p), dimensions={0}
+        n = pred[40,64] not(q)
+        zero = f32[] constant(0)
+        y = f32[40,64] broadcast(zero), dimensions={}
+        ROOT r = f32[40,64] select(n, x, y)
+      }"""
+    module = xla.HloModule.from_text(text)
+    made = xla.compile(module, backend="cpu")
+    assert re.search(r" = sext i1 \S+ to i16\n", made.llvm_ir(optimized=False))
+    rng = np.random.default_rng(0)
+    values = rng.standard_normal((40, 64)).astype(np.float32), rng.random(40) < 0.5
+    assert np.array_equal(made(*values), np.where(values[1][:, None], np.float32(0), values[0]))
