@@ -37,6 +37,10 @@ _TIMED_RUNS = 5
 _LEAST_SECONDS = 500e-6
 
 
+class OutOfTime(Exception):
+    """The time of a whole search is over; never leaves the tool that searches."""
+
+
 class Report(NamedTuple):
     """The outcome of a process that observed a module; ``observed`` is None unless it ended normally."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import subprocess
 import sys
 import threading
@@ -16,7 +17,7 @@ from typing import IO, Self
 from xlakit.errors import InternalError
 from xlakit.ir.instruction import HloModule
 from xlakit.tools.jaxlib_child import Limits, child_environment
-from xlakit.tools.oracles.oracle import Oracle, Report, Verdict
+from xlakit.tools.oracles.oracle import Oracle, OutOfTime, Report, Verdict
 from xlakit.tools.oracles.server import receive, send
 
 # The time limit of a candidate: so many times the original module's time, plus a second. Many candidates have endless
@@ -29,16 +30,25 @@ class OraclePool:
     """Asks an oracle of modules, in as many processes at a time as there are jobs; a context manager.
 
     files: files of Python that each process runs first, such as one that registers a backend.
+    deadline: when the whole search is over, by :func:`time.monotonic`; what still runs then is ended, and asking raises
+    OutOfTime, since it might have ended within its own limits.
 
     Raises UnsupportedError where a backend is not installed, ArgumentError where a file cannot be loaded.
     """
 
     def __init__(
-        self, oracle: Oracle, *, jobs: int = 1, limits: Limits | None = None, files: Sequence[str] = ()
+        self,
+        oracle: Oracle,
+        *,
+        jobs: int = 1,
+        limits: Limits | None = None,
+        files: Sequence[str] = (),
+        deadline: float = math.inf,
     ) -> None:
         self.oracle = oracle
         self.limits = Limits() if limits is None else limits
         self.jobs = jobs
+        self._deadline = deadline
         self._files = list(files)
         self._threads = ThreadPoolExecutor(jobs, thread_name_prefix="xlakit-oracle")
         self._own = threading.local()
@@ -85,7 +95,13 @@ class OraclePool:
         return self._threads.submit(lambda: self.oracle.judge(self._report(module, None)))
 
     def _report(self, module: HloModule, environment: Mapping[str, str] | None) -> Report:
-        return self._server().report(module.to_proto(), dict(environment or {}), self.limits, self.oracle)
+        server, data = self._server(), module.to_proto()
+        left = max(0.0, self._deadline - time.monotonic())
+        limits = replace(self.limits, seconds=min(self.limits.seconds, left))
+        report = server.report(data, dict(environment or {}), limits, self.oracle)
+        if report.how == "timed out" and left < self.limits.seconds:
+            raise OutOfTime
+        return report
 
     def _server(self) -> _Server:
         """The server of this thread."""

@@ -9,13 +9,13 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 
 from xlakit.arguments import converting
-from xlakit.errors import ArgumentError
+from xlakit.errors import ArgumentError, ExecutionError
 from xlakit.ir.instruction import HloModule
 from xlakit.tools.jaxlib_child import Limits
-from xlakit.tools.oracles.oracle import Oracle, Verdict
+from xlakit.tools.oracles.oracle import Oracle, OutOfTime, Verdict
 from xlakit.tools.oracles.pool import OraclePool
 from xlakit.tools.reduce import applied, loops, steps, values
-from xlakit.tools.reduce.search import BEST, OutOfTime, PropertyOracle, Search
+from xlakit.tools.reduce.search import BEST, PropertyOracle, Search
 
 # The steps that remove most come first. Types and constants come last, as they do not make later steps faster.
 STEPS: tuple[steps.Step, ...] = (
@@ -99,19 +99,22 @@ def reduce_module(
         processes of their own that may crash or hang; or a function of a module, which is called in this process.
     jobs: how many processes run at a time.
     limits: seconds and memory of a run; seconds are less where the module as given runs fast.
-    max_seconds: about how long all may take; the best module so far is given then.
+    max_seconds: about how long all may take; the best module so far is given then. A run that is not done by then is
+        ended; a function is not interrupted.
     work: a folder where the best module is kept, from which the same call goes on after an interruption.
     load: files of Python that each process runs first, such as one that registers a backend.
     progress: called with the search after each try.
 
     The reduced module is well formed. Raises ArgumentError where the test does not hold of the module as given,
-    UnsupportedError where a backend is not installed, VerificationError for a malformed module.
+    ExecutionError where the run of that takes longer than max_seconds, UnsupportedError where a backend is not
+    installed, VerificationError for a malformed module.
     """
+    start = time.monotonic()
     module.verify()
     if isinstance(test, Oracle):
-        with OraclePool(test, jobs=jobs, limits=limits, files=load) as pool:
-            return _reduced(module, pool, max_seconds, work, progress)
-    return _reduced(module, _Function(test), max_seconds, work, progress)
+        with OraclePool(test, jobs=jobs, limits=limits, files=load, deadline=start + max_seconds) as pool:
+            return _reduced(module, pool, start, max_seconds, work, progress)
+    return _reduced(module, _Function(test), start, max_seconds, work, progress)
 
 
 class _Function:
@@ -135,12 +138,18 @@ class _Function:
 def _reduced(
     module: HloModule,
     oracle: PropertyOracle,
+    start: float,
     max_seconds: float,
     work: str | None,
     progress: Callable[[Search], None] | None,
 ) -> Reduction:
-    start = time.monotonic()
-    first = oracle.begin(module)
+    try:
+        first = oracle.begin(module)
+    except OutOfTime:
+        raise ExecutionError(
+            f"the run of the module as given is not done after {max_seconds:g} s, which is the time for all runs",
+            hint="allow more for all (--max-seconds, max_seconds), or less for each (--timeout, limits)",
+        ) from None
     if not first.holds:
         raise ArgumentError(
             f"the module as given does not {oracle.claim}: {first.seen}",
@@ -149,9 +158,7 @@ def _reduced(
     search = Search(oracle, module, deadline=start + max_seconds, seen=first.seen)
     if progress is not None:
         search.progress = progress
-    if work is not None:
-        _resume(search, Path(work))
-    is_minimal = _run_steps(search)
+    is_minimal = _run_steps(search, None if work is None else Path(work))
     best = search.best
     return Reduction(
         module=best,
@@ -168,9 +175,11 @@ def _reduced(
     )
 
 
-def _run_steps(search: Search) -> bool:
-    """Run the steps until none finds anything; whether that was within the time."""
+def _run_steps(search: Search, folder: Path | None) -> bool:
+    """Run the steps until none finds anything, from the best module in a folder; whether that was within the time."""
     try:
+        if folder is not None:
+            _resume(search, folder)
         while True:
             before = search.successes
             for step in STEPS:

@@ -13,7 +13,7 @@ from typing import Protocol
 
 from xlakit.errors import XlakitError
 from xlakit.ir.instruction import HloModule
-from xlakit.tools.oracles.oracle import Verdict
+from xlakit.tools.oracles.oracle import OutOfTime, Verdict
 
 # Makes a candidate, when its turn comes; raises if the change does not fit the module.
 Candidate = Callable[[], HloModule]
@@ -45,10 +45,6 @@ class PropertyOracle(Protocol):
     def submit(self, module: HloModule) -> Future[Verdict]:
         """Ask of a module."""
         ...
-
-
-class OutOfTime(Exception):
-    """The time of the whole search is over; never leaves the reducer."""
 
 
 @dataclass

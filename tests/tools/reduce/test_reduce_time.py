@@ -1,0 +1,61 @@
+"""The time that a whole reduction may take bounds its first run, too."""
+
+import time
+from pathlib import Path
+
+import pytest
+
+import xlakit as xla
+from xlakit.tools.cli import main
+from xlakit.tools.jaxlib_child import Limits
+from xlakit.tools.oracles.oracle import OutOfTime
+from xlakit.tools.oracles.pool import OraclePool
+
+ENDLESS = """HloModule endless
+
+body {
+  ROOT x = s32[] parameter(0)
+}
+
+condition {
+  x = s32[] parameter(0)
+  zero = s32[] constant(0)
+  ROOT p = pred[] compare(x, zero), direction=GE
+}
+
+ENTRY e {
+  one = s32[] constant(1)
+  two = s32[] constant(2)
+  sum = s32[] add(one, two)
+  ROOT w = s32[] while(sum), condition=condition, body=body
+}
+"""
+
+
+@pytest.mark.parametrize("test", [xla.Crash("interpreter"), xla.Disagreement(("interpreter", "cpu"))])
+def test_a_first_run_that_takes_longer_than_all_may_is_an_error(test: xla.Crash | xla.Disagreement):
+    start = time.monotonic()
+    with pytest.raises(xla.ExecutionError, match="not done after 1 s, which is the time for all runs") as error:
+        xla.reduce_module(xla.HloModule.from_text(ENDLESS), test, limits=Limits(seconds=50), max_seconds=1)
+    assert time.monotonic() - start < 40
+    assert "--max-seconds" in str(error.value)
+
+
+def test_a_run_that_the_limit_of_all_ends_is_no_crash():
+    # Its own limit would make it one.
+    module = xla.HloModule.from_text(ENDLESS)
+    with OraclePool(xla.Crash("interpreter"), limits=Limits(seconds=0.3)) as pool:
+        assert pool.ask(module).holds
+    with (
+        OraclePool(xla.Crash("interpreter"), limits=Limits(seconds=50), deadline=time.monotonic() + 1) as pool,
+        pytest.raises(OutOfTime),
+    ):
+        pool.ask(module)
+
+
+def test_the_exit_status_of_a_first_run_without_end(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    path = tmp_path / "endless.hlo"
+    path.write_text(ENDLESS)
+    assert main(["reduce", str(path), "--crash", "--backend", "interpreter", "--max-seconds", "1"]) == 1
+    assert "allow more for all (--max-seconds" in capsys.readouterr().err
+    assert not (tmp_path / "endless.reduced.hlo").exists()
