@@ -168,13 +168,12 @@ class Editor:
 
     @converting
     def set_results(self, *which: Which) -> Self:
-        """Make these instructions of the entry the program's results: several as a tuple, one as the root itself.
+        """Make these instructions of the entry the program's results: several as a tuple, one as the root itself, none
+        as the empty tuple.
 
         ``set_results(*editor.results, "x")`` adds a result. Aliases of outputs that are no longer results are dropped.
         Raises ArgumentError.
         """
-        if not which:
-            raise ArgumentError("a program has at least one result", hint="name an instruction of the entry")
         chosen = tuple(self._instruction(w) for w in which)
         for instruction in chosen:
             if self._computation_of(instruction) is not self.module.entry:
