@@ -10,7 +10,7 @@ from xlakit.formats.hlo_text.header import parse_header, parse_stack_frames
 from xlakit.formats.hlo_text.lexer import Lexer
 from xlakit.formats.hlo_text.linker import Linker
 from xlakit.formats.hlo_text.reader import Reader
-from xlakit.formats.hlo_text.records import Body
+from xlakit.formats.hlo_text.records import SEVERAL_HINT, Body
 from xlakit.ir.instruction import HloModule
 
 
@@ -67,7 +67,7 @@ def _computations(reader: Reader) -> Body:
         marked = lexer.accept("ENTRY")
         body = reader.read_computation()
         if marked and entry is not None:
-            raise lexer.error("a module has only one ENTRY", start)
+            raise lexer.error("a module has only one ENTRY", start, hint=SEVERAL_HINT)
         entry = body if marked else entry
     if body is None:
         raise lexer.expected("a computation")

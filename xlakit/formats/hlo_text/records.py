@@ -71,6 +71,13 @@ class Body:
         return unused_name(stem, self.names)
 
 
+# Of a text in which something is there twice.
+SEVERAL_HINT = (
+    "rename one; of several programs in a text each begins with HloModule, or has an ENTRY and lines '// -----' "
+    "around it: parse each by itself, on the command line as FILE#2"
+)
+
+
 class Bodies:
     """The computations that a text has had so far, by their names."""
 
@@ -81,7 +88,7 @@ class Bodies:
     def add(self, body: Body) -> None:
         """Enter a computation; raises ParseError where the name is taken."""
         if body.name in self.bodies:
-            raise self.lexer.error(f"there are two computations called '{body.name}'", body.offset)
+            raise self.lexer.error(f"there are two computations called '{body.name}'", body.offset, hint=SEVERAL_HINT)
         self.bodies[body.name] = body
 
     def unused_name(self, stem: str) -> str:
