@@ -220,7 +220,9 @@ class _OtherMeaning(Oracle):
         modules = module, HloModule.from_proto(self.other)
         # Of a split program these are the programs of a device, which say how whole arrays are split.
         actual, expected = (
-            results_of(own, self.arguments.values(named_shapes(own)), "interpreter", self.arguments.seed)
+            results_of(
+                own, self.arguments.values(named_shapes(own), own.module.entry), "interpreter", self.arguments.seed
+            )
             for own in map(on_devices, modules)
         )
         return compare(actual, expected, self.tolerance)

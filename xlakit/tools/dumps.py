@@ -13,12 +13,11 @@ import numpy as np
 
 from xlakit.cpu.dumping import MANIFEST, MODULE, argument_names
 from xlakit.errors import ArgumentError, FormatError
-from xlakit.execution.inputs import make_inputs
 from xlakit.formats.detect import snapshot_of
 from xlakit.formats.hlo_proto import Snapshot
 from xlakit.ir.instruction import HloModule
 from xlakit.ir.operation import Array
-from xlakit.tools.inputs import read_inputs
+from xlakit.tools.inputs import made_up, read_inputs
 from xlakit.tools.shards import Devices
 
 # How files of NumPy begin: those of one array, and archives.
@@ -84,7 +83,7 @@ def given_values(devices: Devices, input_path: str | None, seed: int) -> tuple[D
     devices hold the arguments of each device, and there are no whole arrays.
     """
     if input_path is None:
-        return devices, make_inputs(devices.program, seed)
+        return devices, made_up(devices.module.entry, devices.program, seed)
     snapshot = snapshot_in(input_path)
     if snapshot is not None:
         device_arguments = [[argument.to_numpy() for argument in arguments] for arguments in snapshot.arguments]

@@ -1,4 +1,4 @@
-"""Arguments for a program, read from a file."""
+"""Arguments for a program, made up, or read from a file."""
 
 from __future__ import annotations
 
@@ -12,7 +12,40 @@ import numpy as np
 from xlakit.data.literal import Array
 from xlakit.data.shape import ProgramShape, Shape
 from xlakit.errors import ArgumentError, FormatError
+from xlakit.execution.inputs import make_inputs
+from xlakit.ir.instruction import Computation
 from xlakit.ir.operation import TOKEN
+from xlakit.ops.data import Copy, Parameter
+from xlakit.ops.dynamic import SetDimensionSize
+from xlakit.ops.elementwise.convert import Convert
+from xlakit.ops.movement import Reshape
+
+
+def made_up(entry: Computation, program: ProgramShape, seed: int) -> list[Any]:
+    """Arguments from a seed, as :func:`make_inputs` draws them, for an entry whose whole arguments have these shapes.
+
+    Sizes that ``set-dimension-size`` takes lie within the bounds. Raises what make_inputs raises.
+    """
+    values = make_inputs(program, seed)
+    for number, largest in _size_limits(entry).items():
+        # An element type may not hold the bound, and then none of its values exceeds it.
+        if largest < np.iinfo(values[number].dtype).max:
+            values[number] = np.mod(values[number], values[number].dtype.type(largest + 1))
+    return values
+
+
+def _size_limits(entry: Computation) -> dict[int, int]:
+    """The largest value of each parameter that is the size of a dimension, by its number."""
+    limits: dict[int, int] = {}
+    for instruction in entry.instructions:
+        if isinstance(instruction.op, SetDimensionSize):
+            array, size = instruction.operands
+            while isinstance(size.op, (Convert, Copy, Reshape)):
+                size = size.operands[0]
+            if isinstance(size.op, Parameter) and size.shape.element_type.is_integral:
+                bound = array.shape.dimensions[instruction.op.dimension]
+                limits[size.op.number] = min(bound, limits.get(size.op.number, bound))
+    return limits
 
 
 def read_inputs(path: str, program: ProgramShape) -> list[Any]:

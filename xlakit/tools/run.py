@@ -14,11 +14,10 @@ import numpy as np
 
 from xlakit.api import compile
 from xlakit.data.primitive import PrimitiveType
-from xlakit.execution.inputs import make_inputs
 from xlakit.ir.instruction import HloModule
 from xlakit.tools.compare import LeafComparison, compare, format_table
 from xlakit.tools.dumps import given_values
-from xlakit.tools.inputs import flatten
+from xlakit.tools.inputs import flatten, made_up
 from xlakit.tools.jaxlib_child import Limits, run_on_jaxlib
 from xlakit.tools.numerics.statistics import statistics_of
 from xlakit.tools.replicas import as_replicas
@@ -94,7 +93,7 @@ def run(
     else:
         executable = compile(devices.module, backend=backend, seed=seed)
         # Made after the compilation, which refuses programs that are too large for this machine.
-        values = make_inputs(devices.program, seed)
+        values = made_up(devices.module.entry, devices.program, seed)
     arguments = devices.arguments(values)
     times: list[float] = []
     results: list[Any] = []

@@ -13,8 +13,9 @@ import numpy as np
 from xlakit.data.literal import Array
 from xlakit.data.shape import ProgramShape, Shape
 from xlakit.execution.inputs import make_inputs, make_value
+from xlakit.ir.instruction import Computation
 from xlakit.ir.operation import TOKEN
-from xlakit.tools.inputs import flatten, read_inputs
+from xlakit.tools.inputs import flatten, made_up, read_inputs
 
 
 @dataclass(frozen=True)
@@ -40,14 +41,14 @@ class Arguments:
         """The options of the command line."""
         return " ".join([f"--input {self.path}"] * bool(self.path) + [f"--seed {self.seed}"] * bool(self.seed))
 
-    def values(self, program: ProgramShape) -> list[Any]:
-        """A value for each parameter.
+    def values(self, program: ProgramShape, entry: Computation | None = None) -> list[Any]:
+        """A value for each parameter; made up for an entry, it fits what that does with it.
 
         Where arrays were given, one that is smaller than it was has its first elements, and a new one is made up from
         the seed and its name.
         """
         if not self.given:
-            return make_inputs(program, self.seed)
+            return make_inputs(program, self.seed) if entry is None else made_up(entry, program, self.seed)
         return [self._value(name, s) for name, s in zip(names_of(program), program.parameters, strict=True)]
 
     def _value(self, name: str, shape: Shape) -> Any:

@@ -125,7 +125,7 @@ class Disagreement(Oracle):
     def observe(self, module: HloModule) -> list[LeafComparison]:
         """The outputs compared."""
         devices = on_devices(module)
-        values = self.arguments.values(named_shapes(devices))
+        values = self.arguments.values(named_shapes(devices), devices.module.entry)
         actual, expected = (results_of(devices, values, name, self.arguments.seed) for name in self.backends)
         return compare(actual, expected, self.tolerance)
 
@@ -170,7 +170,7 @@ class Slowness(Oracle):
     def observe(self, module: HloModule) -> tuple[float, float]:
         """The seconds on both."""
         devices = on_devices(module)
-        values = self.arguments.values(named_shapes(devices))
+        values = self.arguments.values(named_shapes(devices), devices.module.entry)
         first, second = (_seconds(devices, values, name, self.arguments.seed) for name in self.backends)
         return first, second
 
@@ -234,7 +234,12 @@ class Crash(Oracle):
     def observe(self, module: HloModule) -> None:
         """Run the program."""
         devices = on_devices(module)
-        results_of(devices, self.arguments.values(named_shapes(devices)), self.backend, self.arguments.seed)
+        results_of(
+            devices,
+            self.arguments.values(named_shapes(devices), devices.module.entry),
+            self.backend,
+            self.arguments.seed,
+        )
 
     def judge(self, report: Report) -> Verdict:
         """Whether it failed, in the way that is looked for."""
