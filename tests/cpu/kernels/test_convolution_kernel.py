@@ -197,6 +197,15 @@ def test_groups_of_a_batch_of_single_elements_are_none_of_features():
         check(NHWC, (8, 1, 1, 8), (3, 3, 8, 8 * features), SAME, batch_group_count=8)
 
 
+@pytest.mark.parametrize("kind", [P.F32, P.F64, P.U8])
+def test_groups_of_features_before_dimensions_of_one_element(kind):
+    # The features are side by side, and yet not the last dimension.
+    window = [{"padding_high": 1}, {}]
+    for groups, inputs, features in ((3, 2, 1), (4, 16, 16), (8, 4, 4), (8, 8, 8)):
+        sizes = (2, groups * inputs, 1, 1), (groups * features, inputs, 2, 1)
+        check(NCHW, *sizes, window, (kind,) * 3, feature_group_count=groups)
+
+
 def test_groups_that_share_a_register_are_read_in_several_tasks():
     plan = check(NHWC, (8, 40, 40, 64), (3, 3, 8, 64), SAME, feature_group_count=8)
     ((product, blocking),) = plan.products

@@ -141,13 +141,18 @@ def _padded(op: Convolution, lhs: Shape, geometry: Geometry, engine: Engine) -> 
     groups, inputs = op.feature_group_count, geometry.inputs
     if (
         groups > 1
-        and inputs.input == 1
+        and _features_are_last(op, lhs)
         and inputs.size * kind.byte_width < _LINE_BYTES.value
         and padded.may_have_groups
     ):
         # Each group becomes contiguous, and is read in whole cache lines.
         padded = replace(padded, groups=groups)
     return padded
+
+
+def _features_are_last(op: Convolution, lhs: Shape) -> bool:
+    # Their stride is 1 in an image of a single element, too, whose dimensions may come after theirs.
+    return op.dim_labels.input_feature_dimension == lhs.rank - 1
 
 
 def _around(op: Convolution, geometry: Geometry) -> dict[int, tuple[int, int, int]]:
@@ -226,7 +231,8 @@ def _product(image: Geometry, axes: Sequence[Axis], padded: Padded | None) -> tu
 def _full_groups(op: Convolution, lhs: Shape, geometry: Geometry, engine: Engine) -> ConvolutionPlan | None:
     """The plan for groups that fill registers; None if they do not, or if threads cannot copy lines of them."""
     # Groups of a batch may have the strides of groups of features, where images are single elements.
-    count = groups_of_register(geometry, engine) if op.batch_group_count == 1 else 0
+    divided = op.batch_group_count == 1 and _features_are_last(op, lhs)
+    count = groups_of_register(geometry, engine) if divided else 0
     if not count or not geometry.products or lhs.rank < 4 or (count == 1 and not _around(op, geometry)):
         return None
     kind, _, result = geometry.kinds
