@@ -101,10 +101,14 @@ def _drawn(draft: Draft) -> Program | None:
     is_narrow = draft.chance(0.2)
     rank = draft.pick([2, 2, 3] if is_narrow else [1, 1, 2, 2, 2, 3])
     # Single elements of as many features as images lie like one image of as many groups.
-    is_single = is_narrow and draft.chance(0.3)
+    is_single = draft.chance(0.3 if is_narrow else 0.12)
     most = 1 if is_single else 40 if rank == 1 else 12
-    dims = [_dimension(draft, most, has_phases=not is_narrow) for _ in range(rank)]
-    groups = _Groups(draft.pick(["", "", "", "feature", "batch"]), draft.integer(2, 4))
+    dims = [_dimension(draft, most, has_phases=not (is_narrow or is_single)) for _ in range(rank)]
+    if is_single and draft.chance(0.5):
+        # Behind features it is no line of them.
+        dims[-2:] = [WindowDimension(1, 3, 1, 1, 1, 1, 1, False), WindowDimension(1, 1, 1, 0, 0, 1, 1, False)][-rank:]
+    divided = ["feature", "feature", "batch"] if is_single else ["", "", "", "feature", "batch"]
+    groups = _Groups(draft.pick(divided), draft.integer(2, 4))
     inputs, batch = draft.pick([1, draft.integer(1, 4), draft.integer(3, 40)]), draft.integer(1, 4)
     # Rows are positions or features, whichever fills vectors better: where both are about as many, each phase chooses.
     near = max(1, _places_of_a_phase(dims[-1]))
@@ -121,7 +125,9 @@ def _drawn(draft: Draft) -> Program | None:
     places = math.prod(d.output for d in dims)
     if batch * count * outputs * inputs * places * math.prod(d.size for d in dims) > _MOST:
         return None
-    kind = draft.pick(("f32", *_OTHERS) if is_narrow else draft.pick([_FLOATS, _FLOATS, _FLOATS, _INTEGERS, _OTHERS]))
+    kind = draft.pick(
+        ("f32", *_OTHERS) if is_narrow or is_single else draft.pick([_FLOATS, _FLOATS, _FLOATS, _INTEGERS, _OTHERS])
+    )
     result = draft.pick(_WIDER[kind]) if kind in _WIDER and draft.chance(0.5) else kind
     spatial = "012"[:rank]
     of_images, of_kernels = f"bf{spatial}", f"io{spatial}"
