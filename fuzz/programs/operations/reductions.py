@@ -61,18 +61,36 @@ def _initial(draft: Draft, opcode: str, kind: str) -> str:
     return draft.parameter(kind, [], values=identity(opcode, kind))
 
 
-@family("reduce", (*_TYPES, "variadic f32", "variadic s32", "argmax f32", "argmax bf16", "pairs f32 s32"), 8)
+@family(
+    "reduce",
+    (
+        *_TYPES,
+        "columns pred",
+        "columns s8",
+        "variadic f32",
+        "variadic s32",
+        "argmax f32",
+        "argmax bf16",
+        "pairs f32 s32",
+    ),
+    8,
+)
 def reduce(draft: Draft, case: str) -> Program:
     """Any dimensions; one array, or two with a computation on pairs."""
     dims = draft.dims(0, 4, most=200)
     along = draft.subset(len(dims))
+    if case.startswith("columns "):
+        # Many rows, whose results are accumulated in strips of columns.
+        case, dims, along = case.removeprefix("columns "), [draft.integer(20, 64), draft.integer(1, 40)], [0]
     if draft.chance(0.2):
         along = [along[i] for i in draft.permutation(len(along))]
     kept = [size for d, size in enumerate(dims) if d not in along]
     if " " in case:
         return _reduce_pairs(draft, case, dims, along, kept)
     opcode = _operation(draft, case)
-    operand = draft.parameter(case, dims, _style(opcode, case))
+    # Few or most truth values are true: half of them say little about "or" and "and" of many.
+    truths = draft.rng.random(dims) < draft.pick([0.03, 0.5, 0.97]) if case == "pred" else None
+    operand = draft.parameter(case, dims, _style(opcode, case), truths)
     initial = _initial(draft, opcode, case)
     called = draft.reducer(opcode, case)
     draft.emit(
