@@ -30,7 +30,7 @@ class OraclePool:
     """Asks an oracle of modules, in as many processes at a time as there are jobs; a context manager.
 
     files: files of Python that each process runs first, such as one that registers a backend.
-    deadline: when the whole search is over, by :func:`time.monotonic`; what still runs then is ended, and asking raises
+    deadline: when the whole search is over, by ``time.monotonic``; what still runs then is ended, and asking raises
     OutOfTime, since it might have ended within its own limits.
 
     Raises UnsupportedError where a backend is not installed, ArgumentError where a file cannot be loaded.
