@@ -28,15 +28,18 @@ _LONGEST_SECONDS = 180.0
 
 
 def reports(prefix: str, first: int, count: int) -> Iterator[dict[str, Any]]:
-    """What becomes of each program, those that end their process included."""
-    number = first
+    """What becomes of each program, those that end their process included.
+
+    A process that dies on jaxlib's CPU is jaxlib's affair where it had run nothing else.
+    """
+    number, spoiled = first, -1
     while number < first + count:
         batch = min(_BATCH, first + count - number)
         command = [sys.executable, "-m", "fuzz.jax_programs.worker", prefix, str(number), str(batch)]
         environment = {**os.environ, "JAX_PLATFORMS": "xlakit,cpu"}
         if prefix.startswith("sharded"):
             environment |= {"XLAKIT_DEVICES": "8", "XLA_FLAGS": "--xla_force_host_platform_device_count=8"}
-        end = number + batch
+        begun, end, platform = number, number + batch, ""
         with tempfile.TemporaryFile("w+") as said:
             process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=said, text=True)
             hangs = threading.Timer(0, process.kill)
@@ -48,6 +51,8 @@ def reports(prefix: str, first: int, count: int) -> Iterator[dict[str, Any]]:
                         number = report["begin"]
                         hangs = threading.Timer(_LONGEST_SECONDS, process.kill)
                         hangs.start()
+                    elif "on" in report:
+                        platform = report["on"]
                     else:
                         number += 1
                         yield report
@@ -57,9 +62,19 @@ def reports(prefix: str, first: int, count: int) -> Iterator[dict[str, Any]]:
                 status = process.wait()
             if number < end:
                 said.seek(0)
-                fault = f"the process ended with {status} (-9: after {_LONGEST_SECONDS} s): {said.read()[-400:]}"
-                yield {"seed": f"{prefix}.{number}", "fault": fault}
+                end_of_it = f"the process ended with {status} (-9: after {_LONGEST_SECONDS} s): {said.read()[-400:]}"
+                if platform == "cpu" and number > begun and number != spoiled:
+                    # Alone it shows whether programs before it, on xlakit, have to do with it.
+                    spoiled = number
+                    continue
+                kind = "jaxlib" if platform == "cpu" and number == begun else "fault"
+                yield {"seed": f"{prefix}.{number}", kind: end_of_it}
                 number += 1
+            elif spoiled == begun:
+                yield {
+                    "seed": f"{prefix}.{begun}",
+                    "fault": "a process died on jaxlib's CPU that had run others before",
+                }
 
 
 def main(given: Sequence[str] | None = None) -> int:

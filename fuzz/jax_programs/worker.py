@@ -27,7 +27,13 @@ def values(seed: str) -> list[Any]:
     return found
 
 
+def _begin_on(platform: str) -> None:
+    """Say on whose platform the process is, in case it dies there."""
+    print(json.dumps({"on": platform}), flush=True)
+
+
 def _run(seed: str, platform: str, given: list[Any]) -> tuple[list[np.ndarray[Any, Any]], float]:
+    _begin_on(platform)
     begin = time.perf_counter()
     function = over_batch(seed) if is_batch(seed) else program(seed)
     with jax.default_device(jax.devices(platform)[0]), with_knobs(seed):
@@ -41,6 +47,7 @@ def _is_of_single_operations(seed: str, given: list[Any], ways: list[list[np.nda
 
     It compiles some programs wrongly: a scatter of rows of its own operand overwrites rows that it has yet to read.
     """
+    _begin_on("cpu")
     function = over_batch(seed) if is_batch(seed) else program(seed)
     try:
         with jax.default_device(jax.devices("cpu")[0]), with_knobs(seed), jax.disable_jit():
@@ -59,6 +66,7 @@ def judge(seed: str) -> dict[str, Any]:
         expected, of_cpu = _run(seed, "cpu", given)
     except Exception as error:  # a program that JAX itself refuses says nothing
         return {"seed": seed, "refused": f"{type(error).__name__}: {error}".split("\n", 1)[0][:200]}
+    _begin_on("xlakit")
     try:
         begin = time.perf_counter()
         ways = in_layouts(seed, given) if seed.startswith("layouts") else [_run(seed, "xlakit", given)[0]]
@@ -79,10 +87,12 @@ def judge_sharded(seed: str) -> dict[str, Any]:
     """The same of a program over several devices, whose results must also be split alike."""
     from fuzz.jax_programs.sharded import difference, mesh_of, result
 
+    _begin_on("cpu")
     try:
         expected = result(seed, mesh_of("cpu"))
     except Exception as error:  # a program that JAX itself refuses says nothing
         return {"seed": seed, "refused": f"{type(error).__name__}: {error}".split("\n", 1)[0][:200]}
+    _begin_on("xlakit")
     try:
         actual = result(seed, mesh_of("xlakit"))
     except Exception as error:  # any other exception is a finding

@@ -96,3 +96,28 @@ def test_a_program_that_ends_its_process_is_a_fault_and_the_next_one_runs(monkey
     assert found["x.1"].startswith("the process ended with 9")
     assert not found["x.0"] + found["x.2"]
     assert os.environ.get("JAX_PLATFORMS", "") != "xlakit,cpu"
+
+
+@pytest.mark.parametrize("alone", [True, False])
+def test_a_process_that_dies_on_jaxlib_is_a_fault_only_where_it_had_run_others(monkeypatch, tmp_path, alone):
+    (tmp_path / "worker.py").write_text(
+        "import json, os, sys\n"
+        "first = int(sys.argv[2])\n"
+        "for number in range(first, first + int(sys.argv[3])):\n"
+        "    print(json.dumps({'begin': number}), flush=True)\n"
+        "    print(json.dumps({'on': 'cpu'}), flush=True)\n"
+        f"    if number == 1 and ({alone} or first != 1): os._exit(9)\n"
+        "    print(json.dumps({'on': 'xlakit'}), flush=True)\n"
+        "    print(json.dumps({'seed': f'x.{number}'}), flush=True)\n"
+    )
+    popen = command.subprocess.Popen
+    monkeypatch.setattr(
+        command.subprocess,
+        "Popen",
+        lambda given, **options: popen([sys.executable, str(tmp_path / "worker.py"), *given[3:]], **options),
+    )
+    found = [(r["seed"], r.get("jaxlib", "")[:26], r.get("fault", "")[:14]) for r in command.reports("x", 0, 3)]
+    if alone:
+        assert found == [("x.0", "", ""), ("x.1", "the process ended with 9 (", ""), ("x.2", "", "")]
+    else:
+        assert found == [("x.0", "", ""), ("x.1", "", ""), ("x.2", "", ""), ("x.1", "", "a process died")]
