@@ -66,41 +66,6 @@ def test_a_kernel_in_a_loop_is_inlined(size):
     assert "alwaysinline" in code.functions["hlo.y"].attributes
 
 
-def test_scalars_that_a_loop_carries_are_in_registers():
-    program = xla.HloModule.from_text("""HloModule steps
-    body {
-      s = (s64[], s64[]) parameter(0)
-      n = s64[] get-tuple-element(s), index=0
-      steps = s64[] get-tuple-element(s), index=1
-      one = s64[] constant(1)
-      three = s64[] constant(3)
-      odd = s64[] and(n, one)
-      is_odd = pred[] compare(odd, one), direction=EQ
-      half = s64[] shift-right-arithmetic(n, one)
-      triple = s64[] multiply(n, three)
-      more = s64[] add(triple, one)
-      next = s64[] select(is_odd, more, half)
-      count = s64[] add(steps, one)
-      ROOT t = (s64[], s64[]) tuple(next, count)
-    }
-    condition {
-      s = (s64[], s64[]) parameter(0)
-      n = s64[] get-tuple-element(s), index=0
-      one = s64[] constant(1)
-      ROOT goes_on = pred[] compare(n, one), direction=NE
-    }
-    ENTRY e {
-      n = s64[] parameter(0)
-      zero = s64[] constant(0)
-      s = (s64[], s64[]) tuple(n, zero)
-      w = (s64[], s64[]) while(s), condition=condition, body=body
-      ROOT steps = s64[] get-tuple-element(w), index=1
-    }""")
-    made = xla.compile(program, backend="cpu")
-    assert " alloca " not in made.llvm_ir()
-    assert made(np.int64(27)) == 111
-
-
 @pytest.mark.parametrize("size", [4, 7, 12, 15, 30])
 def test_arrays_that_fill_no_register_are_computed_in_narrower_vectors(size):
     with options.compiling(knobs=dict.fromkeys(FEW, 0.0), vector_bytes=64):

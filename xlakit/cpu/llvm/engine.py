@@ -139,8 +139,6 @@ def _tidy_passes() -> int:
     llvm.module_AddSROAPass(passes)
     llvm.module_AddSimplifyCFGPass(passes)
     llvm.module_AddInstCombinePass(passes)
-    # Scalars whose addresses were in tables of pointers, which are in registers now.
-    llvm.module_AddSROAPass(passes)
     return passes
 
 
