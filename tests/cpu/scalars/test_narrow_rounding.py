@@ -105,3 +105,23 @@ def test_integers_of_a_few_bits_wrap_before_the_next_operation(opcode, kind):
     actual, expected = (xla.compile(module, backend=name)(x) for name in ("cpu", "interpreter"))
     np.testing.assert_array_equal(actual, expected)
     assert expected.any() or (opcode, kind) in (("popcnt", "s4"), ("count-leading-zeros", "s4"))
+
+
+_OPERATIONS = ("negate", "ceil", "floor", "sign", "abs", "round-nearest-even", "round-nearest-afz")
+
+
+@pytest.mark.parametrize("kind", ["f8e5m2fnuz", "f8e4m3fnuz", "f8e4m3b11fnuz", "f8e8m0fnu", "f8e4m3", "f4e2m1fn"])
+@pytest.mark.parametrize("opcode", _OPERATIONS)
+def test_zeros_have_signs_only_in_types_that_have_such_zeros(kind, opcode):
+    module = xla.HloModule.from_text(f"""HloModule signs
+    ENTRY e {{
+      x = f32[6] parameter(0)
+      narrow = {kind}[6] convert(x)
+      made = {kind}[6] {opcode}(narrow)
+      ROOT wide = f32[6] convert(made)
+    }}""")
+    x = np.array([0, -0.25, -0.0, -1, 1, 0.5], np.float32)
+    actual, expected = (np.asarray(xla.compile(module, backend=name)(x)) for name in ("cpu", "interpreter"))
+    np.testing.assert_array_equal(actual, expected)
+    said = ~np.isnan(expected)
+    np.testing.assert_array_equal(np.signbit(actual)[said], np.signbit(expected)[said])

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
+
+import numpy as np
 
 from xlakit.cpu.llvm import F32, I1, Effort, Function, Value, integer
 from xlakit.cpu.math import math_function
@@ -179,13 +182,23 @@ _EXACT = (
     *(Maximum, Minimum, And, Or, Abs, Negate, Sign, Floor, Ceil, RoundNearestAfz, RoundNearestEven),
     *(PopulationCount, CountLeadingZeros, Remainder, Copy),
 )
+# Of these, operations that give no zero with a sign, and nothing negative, of operands that have none.
+_WITHOUT_SIGNS = (Maximum, Minimum, And, Or, Abs, Copy)
 # Of these, operations that wrap in integers of fewer than 8 bits, computed in a byte: the least has no negative.
 _LARGER = (Abs, Negate, PopulationCount, CountLeadingZeros)
 
 
 def is_exact(op: Op, kind: PrimitiveType) -> bool:
     """Whether an operation's result is exact in its type, so that it needs no rounding and no wrapping."""
+    if kind.is_floating and kind.bit_width == 8 and not _has_zeros_of_both_signs(kind):
+        return isinstance(op, _WITHOUT_SIGNS)
     return isinstance(op, _EXACT) and not (isinstance(op, _LARGER) and kind.is_integral and kind.bit_width < 8)
+
+
+@cache
+def _has_zeros_of_both_signs(kind: PrimitiveType) -> bool:
+    zero = np.asarray(-0.0, kind.dtype).astype(np.float64)
+    return bool(zero == 0 and np.signbit(zero))
 
 
 # -- unary --------------------------------------------------------------------------------------
