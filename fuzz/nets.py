@@ -60,6 +60,7 @@ NETS: tuple[Net, ...] = (
     _net("memory-plans", "fuzz.memory_plans", 2, "memory plans proved from HLO and steps, without running anything"),
     _net("modules", "fuzz.modules", 2, "modules of many operations against the interpreter"),
     _net("modules-fused", "fuzz.modules --fused", 2, "the same with fusions as other compilers make them"),
+    _net("forms", "fuzz.forms", 3, "loops of every form in every type, to the bit, for vectors of all widths"),
     _net("attributes", "fuzz.attributes", 1, "attributes that are wrong, or nearly: refused, or the same twice"),
     _net("legal-mutants", "fuzz.legal_mutants", 2, "changed programs that are still legal, on all backends"),
     _net("plain", "fuzz.plain --of modules", 1, "the same against plain code"),

@@ -1,0 +1,80 @@
+"""``python -m fuzz.forms``: loops of every form in every type, compiled and interpreted, must agree to the bit.
+
+The other nets draw few types for large programs, or many types for single operations. Here each module has a few forms
+of loops that the compiler chooses between (reductions of rows and of columns, vectors that overlap, pieces, margins,
+transposes, gathers, masks) between chains of operations on elements that change the type on the way, in sizes that are
+no whole number of vectors. Numbers are exact, and so are comparisons.
+
+Of three modules one is compiled as usual, one for vectors of another width or another level of the instruction set, and
+one with knobs drawn as well, as in :mod:`fuzz.forced`.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from fuzz import forced
+from fuzz.programs.draft import Program
+from fuzz.programs.forms.modules import forms_module
+from fuzz.support.numbered import entries, parser, run
+from xlakit import compile as compile_program
+from xlakit.ir.instruction import HloModule
+from xlakit.options import DEFAULT, Options
+from xlakit.tools.inputs import flatten
+
+
+def unlike(actual: Any, expected: Any) -> str:
+    """Describe what differs between two arrays; "" if nothing does. One NaN is as good as another."""
+    a, b = np.asarray(actual), np.asarray(expected)
+    if a.shape != b.shape or a.dtype != b.dtype:
+        return f"{a.dtype}{list(a.shape)} instead of {b.dtype}{list(b.shape)}"
+    wide = np.complex128 if b.dtype.kind == "c" else np.float64
+    is_whole = b.dtype.kind in "biu" or b.dtype.name.startswith(("int", "uint"))
+    own, other = (x if is_whole else x.astype(wide) for x in (a, b))
+    wrong = np.asarray(own != other)
+    if not is_whole:
+        wrong &= ~(np.isnan(own) & np.isnan(other))
+        wrong |= (np.signbit(np.real(own)) != np.signbit(np.real(other))) & ~np.isnan(other)
+    if not wrong.any():
+        return ""
+    where = tuple(int(i) for i in np.argwhere(wrong)[0])
+    return f"{np.count_nonzero(wrong)} of {wrong.size} differ; at {list(where)}: {a[where]} instead of {b[where]}"
+
+
+def judge(program: Program) -> str:
+    """Describe the fault of a module's compiled code; "" if there is none."""
+    parsed = HloModule.from_text(program.text)
+    expected = flatten(compile_program(parsed, backend="interpreter")(*program.arguments[0]))
+    try:
+        actual = flatten(compile_program(parsed, backend="cpu", cache=False)(*program.arguments[0]))
+    except Exception as error:  # any exception is a finding, with the program that caused it
+        return f"{type(error).__name__}: {error}"
+    faults = ((name, unlike(actual[name], expected[name])) for name in expected)
+    return next((f"result {name}: {fault}" for name, fault in faults if fault), "")
+
+
+def drawn(seed: int, number: int) -> Options:
+    """How a module is compiled."""
+    full = forced.draw(seed, number)
+    return (DEFAULT, Options(vector_bytes=full.vector_bytes, cpu=full.cpu), full)[number % 3]
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The command."""
+    options = parser("fuzz.forms", __doc__, 100_000).parse_args(arguments)
+
+    def fault_of(number: int) -> str:
+        program, settings = forms_module(options.seed, number), drawn(options.seed, number)
+        if options.number is not None:
+            print(program.text, settings.text)
+        return forced.judge(program, judge, settings)
+
+    return run("fuzz.forms", entries(options, fault_of), options.seconds)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,1 @@
+"""Forms of loops: what moves, computes or folds elements, of every type."""
