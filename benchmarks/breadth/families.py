@@ -7,6 +7,7 @@ from types import MappingProxyType
 from typing import Final
 
 from benchmarks.breadth import (
+    composed,
     convolutions,
     decompositions,
     elementwise,
@@ -37,5 +38,6 @@ FAMILIES: Final = MappingProxyType[str, Callable[[], Iterator[Workload]]](
         "decompositions": decompositions.rows,
         "random": randoms.rows,
         "loops": loops.rows,
+        "composed": composed.rows,
     }
 )

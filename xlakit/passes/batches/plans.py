@@ -96,7 +96,7 @@ def _candidates(
 def _gain_of(x: Instruction, batch: Batch) -> float:
     """The gain of an operation in batch-minor form, in elements of operations on short rows."""
     shapes = [s for i in (x, *x.operands) for _, s in i.shape.leaves() if batch.is_moved(s)]
-    if not shapes or isinstance(x.op, (Constant, Iota, Reshape)):
+    if not shapes or _is_known(x) or isinstance(x.op, Reshape):
         return 0.0
     if isinstance(x.op, Dot):
         if any(batch.dimension(o.shape) is None for o in x.operands):
