@@ -1,4 +1,4 @@
-"""Functions of several operations as people write them: segments, masks, gathered images, scans of strings, quantized products."""
+"""Functions of several operations as people write them: segments, masks, images, strings, quantized products."""
 
 from __future__ import annotations
 
@@ -186,7 +186,9 @@ def _rotated(quaternions: Value, points: Value) -> Value:
 
 def _chain4(matrices: Value) -> Value:
     """The running products of 4x4 transforms along a chain of joints."""
-    return lax.scan(lambda pose, m: ((pose @ m), (pose @ m)), jnp.broadcast_to(jnp.eye(4), matrices.shape[1:]), matrices)[1]
+    return lax.scan(
+        lambda pose, m: ((pose @ m), (pose @ m)), jnp.broadcast_to(jnp.eye(4), matrices.shape[1:]), matrices
+    )[1]
 
 
 def _chain_of_bf16(x: Value) -> Value:
@@ -251,7 +253,11 @@ def _ordering(size: str, n: int) -> Iterator[tuple[str, Callable[..., Any], tupl
     yield "top_k_rows", lambda x: lax.top_k(x, 8), (array("f32", 16 * n, 200),)
     yield "top_p", _top_p, (array("f32", n, 1000),)
     yield "median_rows", lambda x: jnp.median(x, axis=-1), (array("f32", 16 * n, 101),)
-    yield "searchsorted", jnp.searchsorted, (lambda r: np.sort(r.random(wide)).astype("f"), array("f32", many, low=0, high=1))
+    yield (
+        "searchsorted",
+        jnp.searchsorted,
+        (lambda r: np.sort(r.random(wide)).astype("f"), array("f32", many, low=0, high=1)),
+    )
     yield "unique_sized", lambda x: jnp.unique(x, size=100, fill_value=-1), (_below(100, many),)
     yield "viterbi", _viterbi, (array("f32", 16, 16), array("f32", 32 * n, 16))
     yield "edit_distance", _edit_distance, (_below(4, 32 * n), _below(4, 32 * n))
@@ -277,7 +283,11 @@ def _indexing(size: str, n: int) -> Iterator[tuple[str, Callable[..., Any], tupl
         (array("f32", 8 * side), _nonzero_indices(side, side, 8 * side), array("f32", side)),
     )
     yield "roll", lambda x: jnp.roll(x, 5, 0) + jnp.roll(x, -3, 1), (array("f32", 8 * n, 130),)
-    yield "tril", lambda x: jnp.tril(x) + jnp.triu(x, 3) * 2, (array("f32", 4, 8 * n, 8 * n),) if n < 100 else (array("f32", 1024, 1024),)
+    yield (
+        "tril",
+        lambda x: jnp.tril(x) + jnp.triu(x, 3) * 2,
+        (array("f32", 4, 8 * n, 8 * n),) if n < 100 else (array("f32", 1024, 1024),),
+    )
     yield "transpose_0213", lambda x: x.transpose(0, 2, 1, 3) + 1, (array("f32", n, 32, 4, 16),)
     yield "transpose_3120", lambda x: x.transpose(3, 1, 2, 0) * 2, (array("f32", 4, 8, n, 24),)
     yield "life", _life, (_below(2, 8 * n, 64),)
@@ -299,7 +309,11 @@ def _products(size: str, n: int) -> Iterator[tuple[str, Callable[..., Any], tupl
     yield "inverse_3", _inverse3, (_positive_definite(many, 3, 3),)
     yield "products_3", jnp.matmul, (array("f32", many, 3, 3), array("f32", many, 3, 3))
     yield "products_4", jnp.matmul, (array("f32", many, 4, 4), array("f32", many, 4, 4))
-    yield "points_4", lambda m, p: jnp.einsum("nij,nkj->nki", m, p), (array("f32", many, 4, 4), array("f32", many, 5, 4))
+    yield (
+        "points_4",
+        lambda m, p: jnp.einsum("nij,nkj->nki", m, p),
+        (array("f32", many, 4, 4), array("f32", many, 5, 4)),
+    )
     yield "chain_4", _chain4, (array("f32", 20, 8 * n, 4, 4, low=-0.5, high=0.5),)
     yield "rotated", _rotated, (array("f32", many, 4), array("f32", many, 3))
     yield "pairwise", _pairwise, (array("f32", 10 * min(n, 100), 3),)
@@ -307,9 +321,21 @@ def _products(size: str, n: int) -> Iterator[tuple[str, Callable[..., Any], tupl
     yield "rotary", _rotary, (array("f32", 2, 4 * n, 4, 32),)
     yield "causal_conv", _causal, (array("f32", 2, 16 * n, 32), array("f32", 4, 32, 32))
     yield "depthwise_nhwc", _depthwise, (array("f32", 1, 4 * n, 32, 32), array("f32", 3, 3, 1, 32))
-    yield "int8_weights", _int8_product, (array("f32", 2 * n, 128), array("s8", 128, 256, low=-127, high=127), array("f32", 256))
-    yield "int8_row", _int8_product, (array("f32", 1, 64 * min(n, 64)), array("s8", 64 * min(n, 64), 512, low=-127, high=127), array("f32", 512))
-    yield "quantized", _quantized, (array("f32", 2 * n, 128), array("s8", 128, 256, low=-127, high=127), array("f32", 256))
+    yield (
+        "int8_weights",
+        _int8_product,
+        (array("f32", 2 * n, 128), array("s8", 128, 256, low=-127, high=127), array("f32", 256)),
+    )
+    yield (
+        "int8_row",
+        _int8_product,
+        (array("f32", 1, 64 * min(n, 64)), array("s8", 64 * min(n, 64), 512, low=-127, high=127), array("f32", 512)),
+    )
+    yield (
+        "quantized",
+        _quantized,
+        (array("f32", 2 * n, 128), array("s8", 128, 256, low=-127, high=127), array("f32", 256)),
+    )
     yield "fft_convolution", _fft_convolution, (array("f32", n, 400), array("f32", 31))
     yield "resize", lambda x: jax.image.resize(x, (1, 8 * n, 64, 3), "bilinear"), (array("f32", 1, 4 * n, 32, 3),)
     yield "resize_down", lambda x: jax.image.resize(x, (1, 2 * n, 16, 3), "bilinear"), (array("f32", 1, 4 * n, 32, 3),)
@@ -318,19 +344,31 @@ def _products(size: str, n: int) -> Iterator[tuple[str, Callable[..., Any], tupl
 def _elementwise(size: str, n: int) -> Iterator[tuple[str, Callable[..., Any], tuple[Draw, ...]]]:
     many = 512 * n
     yield "bf16_chain", _chain_of_bf16, (array("bf16", 4 * many),)
-    yield "bf16_layer_norm", lambda x: (x - x.mean(-1, keepdims=True)) * lax.rsqrt(x.var(-1, keepdims=True) + 1e-3), (array("bf16", 8 * n, 256),)
+    yield (
+        "bf16_layer_norm",
+        lambda x: (x - x.mean(-1, keepdims=True)) * lax.rsqrt(x.var(-1, keepdims=True) + 1e-3),
+        (array("bf16", 8 * n, 256),),
+    )
     yield "softmax_axis_0", lambda x: jax.nn.softmax(x, axis=0), (array("f32", 16 * n, 40),)
     yield "softmax_axis_1_of_3", lambda x: jax.nn.softmax(x, axis=1), (array("f32", n, 50, 12),)
     yield "cumulative_logsumexp", lambda x: lax.cumlogsumexp(x, axis=1), (array("f32", 4 * n, 200),)
     yield "cumsum_axis_0", lambda x: jnp.cumsum(x, axis=0), (array("f32", 16 * n, 40),)
     yield "recurrence", _recurrence, (array("f32", 32 * n, 16, low=0.5, high=1), array("f32", 32 * n, 16))
-    yield "masked_mean", _masked_mean, (array("f32", 4 * n, 50, 16), lambda r: r.integers(1, 50, 4 * n).astype(np.int32))
+    yield (
+        "masked_mean",
+        _masked_mean,
+        (array("f32", 4 * n, 50, 16), lambda r: r.integers(1, 50, 4 * n).astype(np.int32)),
+    )
     yield "pi", lambda key: _pi(key, 256 * n), (_key,)
     yield "option", lambda key: _option(key, 16 * n, 50), (_key,)
     yield "walk", lambda key: _walk(key, n, 100), (_key,)
     yield "shuffle", lambda key: jax.random.permutation(key, 64 * n), (_key,)
-    yield "categorical", lambda key, x: jax.random.categorical(key, x), (_key, array("f32", 4 * n, 50))
-    yield "dropout_gelu", lambda key, x: jnp.where(jax.random.bernoulli(key, 0.9, x.shape), jax.nn.gelu(x), 0), (_key, array("f32", many))
+    yield "categorical", jax.random.categorical, (_key, array("f32", 4 * n, 50))
+    yield (
+        "dropout_gelu",
+        lambda key, x: jnp.where(jax.random.bernoulli(key, 0.9, x.shape), jax.nn.gelu(x), 0),
+        (_key, array("f32", many)),
+    )
 
 
 _SIZES = {"small": 4, "medium": 64, "large": 1024}

@@ -9,6 +9,7 @@ from xlakit.cpu.llvm import Module
 from xlakit.cpu.loops.nests import loop_kernel
 from xlakit.cpu.loops.nests.fusion import emit_fusion
 from xlakit.ir.instruction import HloModule
+from xlakit.options import Options, compiling
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -25,6 +26,23 @@ def test_dimensions_change_places(permutation):
 @pytest.mark.parametrize("sizes", [(3, 1000), (1000, 3), (7, 70), (1, 600)])
 def test_short_dimensions_are_written_out(sizes):
     agree(lambda x: xla.transpose(x, [1, 0]) * np.float32(2), numbers(np.float32, *sizes))
+
+
+@pytest.mark.parametrize("ways", [0, 1, 12])
+@pytest.mark.parametrize("sizes", [(4, 3, 64, 25), (26, 2, 64, 3), (2, 5, 21, 40)])
+def test_streams_that_are_pages_apart_run_block_by_block(sizes, ways):
+    """Short runs of lines that would leave the cache before the next run completes them."""
+    with compiling(Options(knobs={"loop_kernel.ways": ways})):
+        agree(lambda x: xla.transpose(x, [3, 1, 2, 0]) * np.float32(2), numbers(np.float32, *sizes))
+        agree(lambda x: xla.transpose(x, [3, 1, 2, 0]), numbers(np.int8, *sizes))
+
+
+def test_the_loop_that_completes_lines_runs_inside_of_blocks(monkeypatch):
+    blocks: list[int] = []
+    written = loop_kernel._in_blocks
+    monkeypatch.setattr(loop_kernel, "_in_blocks", lambda *given: (blocks.append(1), written(*given)))
+    agree(lambda x: xla.transpose(x, [3, 1, 2, 0]) * np.float32(2), numbers(np.float32, 4, 16, 256, 24))
+    assert blocks
 
 
 def test_a_large_result_goes_around_the_caches():

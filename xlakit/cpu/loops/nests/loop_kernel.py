@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 
 from xlakit import machine
 from xlakit.cpu.llvm import Effort, Module
 from xlakit.cpu.loops.emit.emitter import Emitter
 from xlakit.cpu.loops.emit.kernel import Phase, Split, nest, store_all, task_function
 from xlakit.cpu.loops.emit.lanes import LEAST_LANES, lanes_of
-from xlakit.cpu.loops.emit.levels import Output
+from xlakit.cpu.loops.emit.levels import Level, Output
 from xlakit.cpu.loops.ir.cost import bytes_of, element_cost
 from xlakit.cpu.loops.ir.index import Node, Variable
 from xlakit.cpu.loops.ir.nodes import Load, Reduction, indices_of, walk
@@ -29,6 +30,10 @@ _MOST_STREAMS = knob("loop_kernel.most_streams", 128, 2)
 # Sizes of a page of memory and of a cache line, equal on all supported processors.
 _PAGE_BYTES = 4 << 10
 _LINE_BYTES = 64
+# First-level caches select the set of a line by its offset in a page: a set has as many ways as the cache has pages.
+_WAYS = knob("loop_kernel.ways", lambda: max(1, machine.current().l1 // _PAGE_BYTES), 0, 1)
+# So many streams share a set of any first-level cache, and are elements of a vector.
+_BLOCK = knob("loop_kernel.block", 8, 3, 32)
 
 
 def loop_kernel(
@@ -41,12 +46,16 @@ def loop_kernel(
     crossing = Crossing.of(groups, nodes, offsets)
     if crossing is not None and not crossing.is_short:
         return tiled_kernel(module, name, arrays, crossing, nodes, outputs)
-    groups = crossing.reordered() if crossing is not None else _along_memory(groups, nodes, outputs)
+    if crossing is None:
+        groups, blocked = _along_memory(groups, nodes, outputs), False
+    else:
+        groups, blocked = _completing_lines(crossing.reordered(), nodes, outputs)
     iterations = math.prod(g.extent for g in groups)
     written = iterations * sum(n.kind.byte_width for n in nodes)
     iteration = element_cost(nodes, array_bytes=bytes_of(nodes) + written)
     short = _written_out(groups, nodes)
-    split = Split.of(groups[: len(groups) - len(short)], iteration * math.prod(g.extent for g in short))
+    divided = groups[:-2] if blocked else groups[: len(groups) - len(short)]
+    split = Split.of(divided, iteration * math.prod(g.extent for g in groups[len(divided) :]))
     with task_function(module, name, arrays) as (fn, emitter, begin, end):
         fn.calls_math = iterations < _LEAST_VECTOR
         emitter.lanes = 1 if short or not groups else lanes_of(groups[-1], nodes, outputs)
@@ -56,7 +65,11 @@ def loop_kernel(
             # LLVM would leave nodes that read memory in the loop, and take time that doubles with each step of a chain
             # that is the same in all iterations.
             emitter.hoist(nodes, frozenset(v for g in split.outer for v in g.variables))
-            nest(emitter, inner, nodes, lambda: _iterations(emitter, short, outputs), outputs=() if short else outputs)
+            write = partial(_iterations, emitter, short, outputs)
+            if blocked:
+                _in_blocks(emitter, inner, groups[-2], nodes, write)
+            else:
+                nest(emitter, inner, nodes, write, outputs=() if short else outputs)
     return Phase(fn.name, split.count, iteration * iterations)
 
 
@@ -82,22 +95,58 @@ def _along_memory(groups: list[Group], nodes: Sequence[Node], outputs: Sequence[
     return [*(g for g in outer if g is not nearest), second, nearest, run]
 
 
-def _keeps_lines(group: Group, run: Group, outputs: Sequence[Output]) -> bool:
-    """Whether a cache line that a run writes in part is still in the first-level cache when the next run completes it.
+def _keeps_lines(group: Group, run: Group, arrays: Sequence[Output | Load]) -> bool:
+    """Whether a cache line that a run meets in part is still in the first-level cache when the next run completes it.
 
-    In between, one run of each stream is written. First-level caches select the set of a line by its offset in a page,
-    so a set has as many ways as the cache has pages; streams that are whole pages apart share one set.
+    In between, one run of each stream is met; streams that are whole pages apart share one set.
     """
-    ways = max(1, machine.current().l1 // _PAGE_BYTES)
-    for out in outputs:
-        width = out.kind.byte_width
+    for array in arrays:
+        width = array.kind.byte_width
         if run.extent * width % _LINE_BYTES == 0:
             continue
-        distance = abs(out.offset.factor_of(group.variables[-1])) * width
+        distance = abs(array.offset.factor_of(group.variables[-1])) * width
         places = min(_PAGE_BYTES // math.gcd(distance, _PAGE_BYTES), _PAGE_BYTES // _LINE_BYTES)
-        if group.extent > ways * places:
+        if group.extent > _WAYS.value * places:
             return False
     return True
+
+
+def _completing_lines(
+    groups: list[Group], nodes: Sequence[Node], outputs: Sequence[Output]
+) -> tuple[list[Group], bool]:
+    """The loops of a nest with a short innermost one, and whether the loop before that is to run in blocks.
+
+    Where the short runs of an array are parts of cache lines, and those of one loop do not stay in the first-level
+    cache, the loop that completes the lines is moved in between: around it, the other runs block by block.
+    """
+    *outer, streams, run = groups
+    arrays = [
+        a
+        for a in (*outputs, *(n for n in walk(nodes) if isinstance(n, Load)))
+        if a.offset.factor_of(run.variables[-1]) == 1
+    ]
+    if _keeps_lines(streams, run, arrays) or not _written_out(groups, nodes):
+        return groups, False
+    following = [g for g in outer if any(a.offset.factor_of(g.variables[-1]) == run.extent for a in arrays)]
+    if len(following) != 1:
+        return groups, False
+    return [*(g for g in outer if g is not following[0]), *following, streams, run], True
+
+
+def _in_blocks(
+    emitter: Emitter, levels: Sequence[Level], streams: Group, nodes: Sequence[Node], write: Callable[[], None]
+) -> None:
+    """Write loops of which the last runs once for each block of ``streams``."""
+    *outer, last = levels
+
+    def blocks() -> None:
+        extent, size = streams.extent, _BLOCK.value
+        with emitter.fn.loop(0, -(-extent // size)) as block:
+            low = block.index * size
+            level = Level(streams, low, (low + size).umin(extent), count=0 if extent % size else size)
+            nest(emitter, [last, level], nodes, write)
+
+    nest(emitter, outer, nodes, blocks)
 
 
 def _written_out(groups: Sequence[Group], nodes: Sequence[Node]) -> list[Group]:
