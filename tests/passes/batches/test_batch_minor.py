@@ -196,3 +196,18 @@ def test_long_rows_stay(sizes):
     module = run_pipeline(computation.to_module(), until="pooling-gradients")
     with compiling(knobs=ALWAYS | {"batch_minor.fewest_members": 16}):
         assert run_pipeline(module, ["batch-minor"]) is module
+
+
+@pytest.mark.parametrize("count", [1, 6])
+def test_numbers_that_are_spread_gain_nothing(count):
+    """However many of them: a sort in between stays, and its operand and result would be transposed."""
+
+    def function(x):
+        for number in range(count):
+            x = x * np.float32(number + 2)
+        return xla.sort(x)
+
+    computation = build(function, shape_of(normal(64, 4)))
+    module = run_pipeline(computation.to_module(), until="pooling-gradients")
+    with compiling(knobs={"batch_minor.fewest_arrays": 1, "batch_minor.moved": 1.5, "batch_minor.moved_array": 0.0}):
+        assert run_pipeline(module, ["batch-minor"]) is module

@@ -84,3 +84,40 @@ def test_a_chain_stays_short():
     module = xla.HloModule.from_text("\n".join([*text, "  ROOT r = f32[40,4,4] negate(x32)", "}"]))
     # Nothing is computed again for each product that is a sum of others.
     assert sum(len(c.instructions) for c in run_pipeline(module).computations) < 32 * 16
+
+
+def bags(swapped, uses, kind="f32", width=20):
+    """Rows of a table that are gathered, weighted and added up, for each of five bags."""
+    rows, weights = f"{kind}[5,7,{width}] rows", f"{kind}[5,7] w"
+    numbers = "lhs_batch_dims={0}, rhs_batch_dims={0}, lhs_contracting_dims={1}, rhs_contracting_dims={1}"
+    return xla.HloModule.from_text(f"""
+    HloModule bags
+    ENTRY e {{
+      table = {kind}[30,{width}] parameter(0)
+      at = s32[5,7] parameter(1)
+      w = {kind}[5,7] parameter(2)
+      rows = {kind}[5,7,{width}] gather(table, at), offset_dims={{2}}, collapsed_slice_dims={{0}}, start_index_map={{0}},
+        index_vector_dim=2, slice_sizes={{1,{width}}}
+      bags = {kind}[5,{width}] dot({f"{rows}, {weights}" if swapped else f"{weights}, {rows}"}), {numbers}
+      ROOT r = ({kind}[5,{width}]{f", {kind}[5,7,{width}]" * (uses - 1)}) tuple(bags{", rows" * (uses - 1)})
+    }}""")
+
+
+@pytest.mark.parametrize("kind", ["f32", "f64", "s32", "bf16"])
+@pytest.mark.parametrize("swapped", [False, True])
+def test_gathered_rows_are_added_up_where_they_are(swapped, kind):
+    module = bags(swapped, 1, kind)
+    with compiling(knobs={"small_products.most_products": 0}):
+        assert "dot" not in opcodes(module)
+    rng = np.random.default_rng(4)
+    table, weights = (make_values(rng, kind, sizes, SMALL) for sizes in ((30, 20), (5, 7)))
+    at = rng.integers(-2, 32, (5, 7)).astype(np.int32)
+    (actual,) = xla.compile(module, backend="cpu", cache=False)(table, at, weights)
+    (expected,) = xla.compile(module, backend="interpreter")(table, at, weights)
+    assert not difference(actual, expected)
+
+
+@pytest.mark.parametrize(("uses", "width"), [(2, 20), (1, 8)])
+def test_rows_that_are_stored_or_short_are_left_to_a_product(uses, width):
+    with compiling(knobs={"small_products.most_products": 0}):
+        assert "dot" in opcodes(bags(swapped=False, uses=uses, width=width))
