@@ -44,6 +44,8 @@ class Function:
         self._lines: list[str] = []
         self._entry: list[str] = []
         self._count, self._label = 0, "entry"
+        # Whether the current block has no terminator yet.
+        self._is_open = True
         self._is_assembly = False
         self._access_group = ""
         # Fast-math flags for the floating point instructions that follow, such as promises.REASSOCIATES.
@@ -379,6 +381,7 @@ class Function:
     def ret(self, value: Value | None = None) -> None:
         """Return; no instruction may follow in this block. A function without a result needs none at its end."""
         self.emit_void("ret void" if value is None else f"ret {value.type.name} {value.text}")
+        self._is_open = False
 
     def is_assembly(self, lines: Sequence[str]) -> None:
         """Make the function consist of assembly lines, the last of which returns; it has the C calling convention."""
@@ -386,6 +389,7 @@ class Function:
         self._is_assembly = True
         self.emit_void(f'call void asm sideeffect "{text}", "~{{memory}}"()')
         self.emit_void(promises.BEHIND_ASSEMBLY)
+        self._is_open = False
 
     def return_if(self, condition: Value, value: Value | None = None) -> None:
         """Return early if the condition holds."""
@@ -412,7 +416,7 @@ class Function:
 
     def text(self) -> str:
         """The definition as LLVM IR."""
-        if not self._lines or not self._lines[-1].startswith(("  ret ", f"  {promises.BEHIND_ASSEMBLY}")):
+        if self._is_open:
             if self.result is not VOID and self.result_at_end is None:
                 raise InternalError(f"the function {self.name} does not return")
             self.ret(self.result_at_end)
@@ -439,7 +443,7 @@ class Function:
 
     def _start(self, label: str) -> None:
         self._lines.append(f"{label}:")
-        self._label = label
+        self._label, self._is_open = label, True
 
     def _jump(self, label: str) -> None:
         self._lines.append(f"  br label %{label}")
