@@ -112,8 +112,7 @@ def tile_kernel(
     module: Module, name: str, tasks: int, cost: float, count: int | None, body: Callable[[Members, Value], None]
 ) -> Phase:
     """A kernel in which ``body`` writes the code of one task."""
-    fn = kernel_function(module, name)
-    slot, begin, end = fn.parameters
+    fn, slot, begin, end = kernel_function(module, name)
     members = Members(fn, slot, count)
     with fn.loop(begin, end) as loop:
         body(members, loop.index)

@@ -61,10 +61,10 @@ def emit_c_call(module: Module, instruction: Instruction) -> Kernel:
     """The kernel of a custom call that is a C function, ``void name(void* out, void** in)``; it has one task."""
     op = instruction.op_as(CustomCall)
     symbol = module.declare(c_symbol(op.custom_call_target), VOID, [PTR, PTR])
-    fn = kernel_function(module, "c_call")
+    fn, table, *_ = kernel_function(module, "c_call")
     numbers = arrays_of([o.shape for o in instruction.operands])
     results = arrays_of([instruction.shape])
-    pointers = [fn.load(PTR, fn.at(fn.parameters[0], PTR, n)) for n in range(len(numbers) + len(results))]
+    pointers = [fn.load(PTR, fn.at(table, PTR, n)) for n in range(len(numbers) + len(results))]
     updates = updates_of(op, results, numbers)
     for (_, shape), number in zip(_leaves([instruction.shape]), results.values(), strict=True):
         if number not in updates and shape.byte_size:

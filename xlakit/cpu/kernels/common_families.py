@@ -58,7 +58,6 @@ def part(symbol: str) -> tuple[Effort, str]:
     with compiling(options_of(symbol)):
         fn = module.function(symbol, VOID, function.parameters, external=True)
         function.write(fn)
-        fn.ret()
         text = module.text()
         if not current().sanitize:
             return fn.effort, text

@@ -62,9 +62,8 @@ def emit_depthwise(module: Module, geometry: Geometry, axes: Sequence[Axis], nam
             ("a phase has an axis for each spatial dimension", all(len(axes) == len(a) for a in geometry.phases)),
         ],
     )
-    fn = kernel_function(module, name)
+    fn, table, begin, end = kernel_function(module, name)
     fn.effort = Effort.CODE
-    table, begin, end = fn.parameters
     arrays = [fn.load(PTR, fn.at(table, PTR, n)) for n in range(3)]
     engine = depthwise_engine(geometry)
     features = geometry.groups.size
@@ -85,7 +84,6 @@ def emit_depthwise(module: Module, geometry: Geometry, axes: Sequence[Axis], nam
         if tail:
             with fn.if_(((block + 1) * engine.nr).compare("sgt", features)):
                 emitter.emit(tail)
-    fn.ret()
     return fn
 
 

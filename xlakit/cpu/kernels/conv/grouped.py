@@ -75,7 +75,6 @@ class GroupLines:
         each = math.prod(padded.padded[2:-2])
         with fn.loop(begin * each, end * each, hints=AS_WRITTEN) as line:
             self._write_line(fn, source, target, line.index)
-        fn.ret()
         return fn
 
     def _write_line(self, fn: Function, source: Value, into: Value, line: Value) -> None:

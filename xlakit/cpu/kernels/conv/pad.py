@@ -114,8 +114,7 @@ def emit_pad(module: Module, padded: Padded, scratch: int, name: str) -> Functio
             ("groups have as many elements", padded.groups > 0 and padded.sizes[-1] % padded.groups == 0),
         ],
     )
-    fn = kernel_function(module, name)
-    table, begin, end = fn.parameters
+    fn, table, begin, end = kernel_function(module, name)
     source = fn.load(PTR, fn.at(table, PTR, padded.array))
     into = fn.at(fn.load(PTR, fn.at(table, PTR, scratch)), I8, padded.first)
     each = padded.lines_per_task
@@ -126,7 +125,6 @@ def emit_pad(module: Module, padded: Padded, scratch: int, name: str) -> Functio
 
 
 def _ended(fn: Function, padded: Padded) -> Function:
-    fn.ret()
     # Long lines are filled and copied by functions of the C library, so the code around them needs no optimization.
     line = math.prod(padded.padded[padded.line :]) * padded.kind.byte_width
     is_long = line >= _LONG_LINE.value and padded.source is padded.kind and not padded.holes[padded.line]

@@ -44,13 +44,12 @@ def emit_groups(module: Module, axis: Axis) -> Phase:
         ],
     )
     transform = lane_transform(module, axis.part, axis.points)
-    fn = kernel_function(module, "fft_groups")
+    fn, table, begin, end = kernel_function(module, "fft_groups")
     fn.fast_math = CONTRACTS
     # Complex rows and columns are moved and transformed by calls, unless they have only a few points.
     is_called = not (axis.reads_real or axis.writes_real) and axis.length >= lane_count(axis.part)
     fn.effort = Effort.LITTLE if is_called else Effort.CODE
     writer = _Writer(fn, axis, transform)
-    table, begin, end = fn.parameters
     source, target = axis.source.pointer(fn, table), axis.target.pointer(fn, table)
     memory = acquire(fn, 2 * writer.bytes)
     with fn.loop(begin, end, hints=AS_WRITTEN) as task:

@@ -166,19 +166,16 @@ class _Pipeline:
         """The phases that compute the data shared by all rows: the spectrum of the chirp of Bluestein's algorithm."""
         phases: list[Phase] = []
         for step in self.before:
-            fn = kernel_function(self.module, "fft_before_rows")
-            table, begin, end = fn.parameters
+            fn, table, begin, end = kernel_function(self.module, "fft_before_rows")
             space = self._scratch(fn, table, scratch)
             addresses = {_SHARED_SPECTRUM: space, _X: fn.at(space, I8, self.bytes)}
             fn.call(step.function, VOID, addresses[step.source], addresses[step.target], begin, end)
-            fn.ret()
             phases.append(Phase(fn.name, step.chunks, step.cost))
         return phases
 
     def emit_whole(self, shared: int) -> Phase:
         """One phase, whose tasks each execute all steps of a row."""
-        fn = kernel_function(self.module, "fft_long_rows")
-        table, begin, end = fn.parameters
+        fn, table, begin, end = kernel_function(self.module, "fft_long_rows")
         source, target = self.axis.source.pointer(fn, table), self.axis.target.pointer(fn, table)
         memories = self.memories
         scratch = acquire(fn, len(memories) * self.bytes)
@@ -202,8 +199,7 @@ class _Pipeline:
         memories = self.memories
         phases: list[Phase] = []
         for step in self.steps:
-            fn = kernel_function(self.module, "fft_shared_rows")
-            table, begin, end = fn.parameters
+            fn, table, begin, end = kernel_function(self.module, "fft_shared_rows")
             source, target = self.axis.source.pointer(fn, table), self.axis.target.pointer(fn, table)
             space = self._scratch(fn, table, scratch)
             with fn.loop(begin, end, hints=AS_WRITTEN) as task:
@@ -216,7 +212,6 @@ class _Pipeline:
                 if self.before:
                     addresses[_SHARED_SPECTRUM] = self._scratch(fn, table, shared)
                 fn.call(step.function, VOID, addresses[step.source], addresses[step.target], chunk, chunk + 1)
-            fn.ret()
             phases.append(Phase(fn.name, self.rows * step.chunks, self.rows * step.cost))
         return phases
 

@@ -484,5 +484,4 @@ def emit_gemm(
         GemmEmitter(fn, product, blocking, epilogue_call).emit()
         rows, columns, depth = product.sizes
         fn.effort = Effort.LITTLE if rows * columns * depth >= _LARGE.value else Effort.ALL
-    fn.ret()
     return fn

@@ -151,5 +151,4 @@ def _outlined(
     parameters = iter(function.parameters)
     values = [next(parameters) if (n := a.constant) is None else function.constant(a.type, n) for a in arguments]
     emit(function, values)
-    function.ret()
     fn.call(function, VOID, *variables)

@@ -76,8 +76,7 @@ class BlockedCholesky:
 
     def _begin(self, module: Module, name: str) -> tuple[Function, Value, Value]:
         """Begin a task function; gives it, and from its table the matrix and the first row of the block."""
-        fn = kernel_function(module, name)
-        table = fn.parameters[0]
+        fn, table, *_ = kernel_function(module, name)
         return fn, fn.load(PTR, table), fn.load(I64, fn.at(table, I64, 1))
 
     def _emit_strips(self, module: Module) -> Function:
@@ -104,7 +103,6 @@ class BlockedCholesky:
                 self._panel(fn, matrix, row, first),
                 arguments.integer(self._size),
             )
-        fn.ret()
         return fn
 
     def _emit_tiles(self, module: Module) -> Function:
@@ -138,7 +136,6 @@ class BlockedCholesky:
                     self._at(fn, matrix, across, along),
                     size,
                 )
-        fn.ret()
         return fn
 
     # -- addresses ----------------------------------------------------------------------------------
@@ -169,8 +166,7 @@ def emit_cholesky(module: Module, instruction: Instruction) -> Kernel:
     shape = instruction.shape
     *batch, size, _ = shape.dimensions
     kind, lower = shape.element_type, instruction.op_as(Cholesky).lower
-    fn = kernel_function(module, "cholesky")
-    table, begin, end = fn.parameters
+    fn, table, begin, end = kernel_function(module, "cholesky")
     factors = fn.load(PTR, fn.at(table, PTR, 1))
     count = math.prod(batch)
     # A few large matrices are factored one after the other, each by all threads.
@@ -183,7 +179,6 @@ def emit_cholesky(module: Module, instruction: Instruction) -> Kernel:
         # LAPACK may take a pivot of NaN for a positive one; then the last one is NaN, too.
         good = factor.factor(matrix) & (parts(load(fn, kind, matrix, fn.i64(size * size - 1)))[0] > 0.0)
         fn.if_else(good, lambda: _clear(fn, kind, matrix, size, lower=lower), lambda: _spoil(fn, kind, matrix, size))
-    fn.ret()
     cost = cost_model().cycles(200.0 + 0.2 * size**3 * (4 if kind.is_complex else 1))
     return Kernel((Phase(fn.name, 1 if is_shared else count, count * cost),), {0: 0})
 

@@ -73,8 +73,7 @@ def emit_in_lanes(module: Module, computation: Computation) -> Kernel | None:
     kind, batch = inner.shape.element_type, computation.root.shape.dimensions[-1]
     sizes = [x.shape.dimensions[-3:-1] for x in (*computation.parameters, computation.root)]
     groups = math.prod(computation.root.shape.dimensions[:-3])
-    fn = kernel_function(module, "decompositions")
-    table, begin, end = fn.parameters
+    fn, table, begin, end = kernel_function(module, "decompositions")
     arrays = [fn.load(PTR, fn.at(table, PTR, number)) for number in range(len(sizes))]
     compute = _cholesky(fn, inner) if isinstance(inner.op, Cholesky) else _substitution(fn, inner)
     lanes = vector_bytes() // register_type(kind).bytes
@@ -97,7 +96,6 @@ def emit_in_lanes(module: Module, computation: Computation) -> Kernel | None:
             run(group, single, 1)
         else:
             fn.if_else(member < vectors, lambda: run(group, member * lanes, lanes), lambda: run(group, single, 1))
-    fn.ret()
     tasks = groups * (vectors + singles)
     return Kernel((Phase(fn.name, tasks, tasks * cost_model().cycles(_cycles(inner))),))
 

@@ -24,7 +24,7 @@ from typing import Final
 
 from xlakit import machine
 from xlakit.cpu.declined import DeclinedError
-from xlakit.cpu.kernels.linalg.lapack_blocked import LEAST_BLOCKED, Blocked, BlockedLu, BlockedQ, BlockedQr
+from xlakit.cpu.kernels.linalg.lapack_blocked import LEAST_BLOCKED, Arrays, Blocked, BlockedLu, BlockedQ, BlockedQr
 from xlakit.cpu.kernels.linalg.lapack_eigen import BlockedEigh
 from xlakit.cpu.kernels.linalg.lapack_routines import (
     CALLS,
@@ -135,10 +135,10 @@ class _Kernel:
         numbers = [a.number for a in call.arguments if isinstance(a, Integer)]
         if max(numbers, default=0) > _LARGEST:
             raise DeclinedError(f"{call.routine} with numbers that LAPACK's integers do not hold")
-        self._fn = kernel_function(module, f"lapack_{call.routine}")
+        self._fn, table, *self._tasks = kernel_function(module, f"lapack_{call.routine}")
         self._fn.effort = Effort.LITTLE
         self._arguments = blas.Arguments(self._fn)
-        table, arrays = self._fn.parameters[0], (*problem.operands, *problem.results)
+        arrays = (*problem.operands, *problem.results)
         self._bases = [self._fn.load(PTR, self._fn.at(table, PTR, number)) for number in range(len(arrays))]
         self._operands: Sequence[Value] = ()
         self._results: Sequence[Value] = ()
@@ -148,13 +148,11 @@ class _Kernel:
     def write_zeros(self) -> Function:
         """Results for matrices without elements: zeros."""
         fn = self._fn
-        _, begin, end = fn.parameters
-        with fn.loop(begin, end, hints=NO_UNROLL) as task:
+        with fn.loop(*self._tasks, hints=NO_UNROLL) as task:
             self._begin(task.index)
             for result, (_, dims) in enumerate(self._problem.results):
                 if result not in self._call.updates or not math.prod(dims):
                     self._clear(result)
-        fn.ret()
         return fn
 
     def write(self, shared: int | None = None) -> Function:
@@ -167,8 +165,7 @@ class _Kernel:
         memory = fn.alloca(I64, -(-total // 8), align=_ALIGNMENT) if is_on_stack else acquire(fn, total)
         sizes = {work.name: self._counts[work.name] * work.kind.byte_width for work in call.works}
         self._works = {name: within(fn, fn.at(memory, I8, o), sizes[name]) for name, o in offsets.items()}
-        _, begin, end = fn.parameters
-        with fn.loop(*((begin, end) if shared is None else (0, shared)), hints=NO_UNROLL) as task:
+        with fn.loop(*(self._tasks if shared is None else (0, shared)), hints=NO_UNROLL) as task:
             self._begin(task.index)
             if call.is_finite_only:
                 fn.if_else(self._is_finite(), self._routine, self._spoiled)
@@ -176,7 +173,6 @@ class _Kernel:
                 self._routine()
         if not is_on_stack:
             release(fn, memory)
-        fn.ret()
         return fn
 
     def _layout(self) -> tuple[dict[str, int], int]:
@@ -218,7 +214,7 @@ class _Kernel:
         """Factor block by block, or on a condition only."""
 
         def factor() -> None:
-            method.factor(self._operands, self._results, self._works, self._counts)
+            method.factor(Arrays(self._operands, self._results, self._works, self._counts))
 
         condition = method.condition(self._results)
         if condition is None:

@@ -130,9 +130,9 @@ class Bidiagonal:
         self._tiny, self._epsilon = real_limits(problem)
         self._table = fn.alloca(I64, _SUMS + 1 + len(_ARRAYS))
         module = fn.module
-        self._row_tasks = self._emit_rows(kernel_function(module, "bidiagonal_rows"))
-        self._column_tasks = self._emit_columns(kernel_function(module, "bidiagonal_columns"))
-        self._strips = self._emit_strips(kernel_function(module, "bidiagonal_strips"))
+        self._row_tasks = self._emit_rows(kernel_function(module, "bidiagonal_rows")[0])
+        self._column_tasks = self._emit_columns(kernel_function(module, "bidiagonal_columns")[0])
+        self._strips = self._emit_strips(kernel_function(module, "bidiagonal_strips")[0])
         self._left = self._emit_left(module.function("bidiagonal_left", VOID, [PTR]))
         self._right = self._emit_right(module.function("bidiagonal_right", VOID, [PTR]))
         self._flush = self._emit_flush(module.function("bidiagonal_flush", VOID, [PTR]))
@@ -220,7 +220,6 @@ class Bidiagonal:
                     part.gemv("N", size, panel, self.rows, part.yv(0, step), column, -1.0)
                     part.gemv("T", size, panel, self.rows, column, sums, 1.0, 0.0)
                 fn.store(self._square(part, column, count), fn.at(sums, self.type, 2 * _BLOCK.value))
-        fn.ret()
         return fn
 
     def _finish_x(self, part: _Part, low: Value, count: Value) -> None:
@@ -269,7 +268,6 @@ class Bidiagonal:
             element, address = part.load(part.ux(step, loop.index)), part.at("p", loop.index)
             fn.store((part.load(address) - beta * element) * factor, address)
             fn.store(element, part.at("q", loop.index))
-        fn.ret()
         return fn
 
     def _emit_right(self, fn: Function) -> Function:
@@ -291,7 +289,6 @@ class Bidiagonal:
         with fn.loop(0, known, hints=AS_WRITTEN) as loop:
             target = part.at("z", loop.index)
             fn.store(part.load(target) - beta * part.load(part.yv(loop.index, step + 1)), target)
-        fn.ret()
         return fn
 
     def _add_up(self, part: _Part, source: str, tasks: Value, target: str) -> None:
@@ -366,7 +363,6 @@ class Bidiagonal:
             sums = part.sums("columns", task.index)
             part.gemv("N", (known + 1, count), panel, leading, r, sums, 1.0, 0.0)
             fn.store(self._square(part, r, count), fn.at(sums, type, leading))
-        fn.ret()
         return fn
 
     def _store_v(self, part: _Part, low: Value, high: Value) -> None:
@@ -450,7 +446,6 @@ class Bidiagonal:
             with fn.loop(0, part.done.smin(column - part.first), hints=AS_WRITTEN) as k:
                 value = part.load(part.yv(k.index * 2 + 1, column))
                 fn.store(value, part.a(part.first + k.index, column))
-        fn.ret()
         return fn
 
     def _emit_strips(self, fn: Function) -> Function:
@@ -469,5 +464,4 @@ class Bidiagonal:
             operands = part.ux(part.step, 0), leading, part.yv(0, low), depth
             sizes = no, no, height, width, depth, minus
             fn.call(symbol, VOID, *sizes, *operands, one, part.a(part.step, low), leading)
-        fn.ret()
         return fn

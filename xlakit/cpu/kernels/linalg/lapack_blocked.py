@@ -31,6 +31,15 @@ STRIP = knob("lapack_blocked.strip", 128, 8, 24, tries=(64, 256))
 LEAST_BLOCKED = knob("lapack_blocked.least_blocked", 512, 24)
 
 
+class Arrays(NamedTuple):
+    """The arrays of one matrix: operands, results and workspaces, and the numbers of elements of these."""
+
+    operands: Sequence[Value]
+    results: Sequence[Value]
+    works: Mapping[str, Value]
+    counts: Mapping[str, int]
+
+
 class Blocked:
     """A factorization in one function, which starts tasks; the table of a task has ``entries`` entries."""
 
@@ -45,10 +54,8 @@ class Blocked:
         self._table = fn.alloca(I64, entries)
         self._arguments = blas.Arguments(fn)
 
-    def factor(
-        self, operands: Sequence[Value], results: Sequence[Value], works: Mapping[str, Value], counts: Mapping[str, int]
-    ) -> None:
-        """Write the code for one matrix; ``counts`` are the numbers of elements of the workspaces."""
+    def factor(self, arrays: Arrays) -> None:
+        """Write the code for one matrix."""
         raise NotImplementedError
 
     def condition(self, results: Sequence[Value]) -> Value | None:
@@ -135,8 +142,7 @@ class _ByColumns(Blocked):
 
     def _emit_strips(self, module: Module) -> Function:
         """The task function of a block: a task is a strip of later columns."""
-        fn = kernel_function(module, f"{self.name}_strips")
-        table, begin, end = fn.parameters
+        fn, table, begin, end = kernel_function(module, f"{self.name}_strips")
         matrix, second = fn.load(PTR, table), fn.load(PTR, fn.at(table, I64, 1))
         row = fn.load(I64, fn.at(table, I64, 2))
         memory = acquire(fn, STRIP.value * BLOCK.value * self._bytes)
@@ -146,7 +152,6 @@ class _ByColumns(Blocked):
             width = (fn.i64(self._columns) - first).smin(STRIP.value)
             self._strip(fn, arguments, _Strip(matrix, second, memory, row, first, width))
         release(fn, memory)
-        fn.ret()
         return fn
 
     def _strip(self, fn: Function, arguments: blas.Arguments, strip: _Strip) -> None:
@@ -173,12 +178,10 @@ class BlockedLu(_ByColumns):
         super().__init__(fn, problem, min(problem.sizes()))
         self._exchanges = self._emit_exchanges(fn.module)
 
-    def factor(
-        self, operands: Sequence[Value], results: Sequence[Value], works: Mapping[str, Value], counts: Mapping[str, int]
-    ) -> None:
+    def factor(self, arrays: Arrays) -> None:
         """Factor the blocks one after the other; info is the number of the first zero pivot."""
         fn, arguments = self._fn, self._arguments
-        matrix, pivots, info = results
+        matrix, pivots, info = arrays.results
         fn.store(fn.i32(0), info)
         with fn.loop(0, self._blocks(), hints=NO_UNROLL) as loop:
             row = loop.index * BLOCK.value
@@ -216,8 +219,7 @@ class BlockedLu(_ByColumns):
 
     def _emit_exchanges(self, module: Module) -> Function:
         """The tasks that apply the row exchanges of later blocks to each block but the last."""
-        fn = kernel_function(module, "lu_exchanges")
-        table, begin, end = fn.parameters
+        fn, table, begin, end = kernel_function(module, "lu_exchanges")
         matrix, pivots = fn.load(PTR, table), fn.load(PTR, fn.at(table, I64, 1))
         arguments = blas.Arguments(fn)
         with fn.loop(begin, end, hints=NO_UNROLL) as task:
@@ -232,7 +234,6 @@ class BlockedLu(_ByColumns):
                 arguments.integer(1),
             ]
             self._routine(fn, "laswp", operands)
-        fn.ret()
         return fn
 
 
@@ -277,19 +278,16 @@ class BlockedQr(_Reflections):
         self.letter = "C" if problem.is_complex else "T"
         super().__init__(fn, problem, min(problem.sizes()))
 
-    def factor(
-        self, operands: Sequence[Value], results: Sequence[Value], works: Mapping[str, Value], counts: Mapping[str, int]
-    ) -> None:
+    def factor(self, arrays: Arrays) -> None:
         """Factor the blocks one after the other."""
         fn, arguments = self._fn, self._arguments
-        matrix, factors = results
+        matrix, factors = arrays.results
         triangle = self._triangle()
         with fn.loop(0, self._blocks(), hints=NO_UNROLL) as loop:
             row = loop.index * BLOCK.value
             block, factor = self._block(matrix, row, self._count(fn, row)), self._element(fn, factors, row)
-            self._routine(
-                fn, "geqrf", [*block, factor, works["work"], arguments.integer(counts["work"]), works["info"]]
-            )
+            work = arrays.works["work"], arguments.integer(arrays.counts["work"]), arrays.works["info"]
+            self._routine(fn, "geqrf", [*block, factor, *work])
             self._apply(matrix, factors, triangle, row)
         release(fn, triangle)
 
@@ -303,12 +301,10 @@ class BlockedQ(_Reflections):
     def __init__(self, fn: Function, problem: Problem) -> None:
         super().__init__(fn, problem, problem.length(1))
 
-    def factor(
-        self, operands: Sequence[Value], results: Sequence[Value], works: Mapping[str, Value], counts: Mapping[str, int]
-    ) -> None:
+    def factor(self, arrays: Arrays) -> None:
         """Compute the blocks from the last to the first; columns without reflections begin as unit vectors."""
         fn, arguments = self._fn, self._arguments
-        matrix, factors = results[0], operands[1]
+        matrix, factors, works = arrays.results[0], arrays.operands[1], arrays.works
         with fn.loop(self._steps, self._columns, hints=NO_UNROLL) as loop:
             fn.fill(self._at(fn, matrix, 0, loop.index), 0, fn.i64(self._rows * self._bytes))
             fn.store(fn.constant(self._type, 1.0), self._at(fn, matrix, loop.index, loop.index))
@@ -319,17 +315,9 @@ class BlockedQ(_Reflections):
             count = self._count(fn, row)
             rows, columns, *array = self._block(matrix, row, count)
             factor = self._element(fn, factors, row)
-            routine_arguments = [
-                rows,
-                columns,
-                columns,
-                *array,
-                factor,
-                works["work"],
-                arguments.integer(counts["work"]),
-                works["info"],
-            ]
-            self._routine(fn, "ungqr" if self._problem.is_complex else "orgqr", routine_arguments)
+            work = works["work"], arguments.integer(arrays.counts["work"]), works["info"]
+            name = "ungqr" if self._problem.is_complex else "orgqr"
+            self._routine(fn, name, [rows, columns, columns, *array, factor, *work])
             with fn.loop(0, count, hints=NO_UNROLL) as column:
                 fn.fill(self._at(fn, matrix, 0, row + column.index), 0, row * self._bytes)
         release(fn, triangle)

@@ -11,8 +11,9 @@ called for matrices that it scales, because their numbers are very large or smal
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
+from xlakit.cpu.kernels.linalg.lapack_blocked import Arrays
 from xlakit.cpu.kernels.linalg.lapack_routines import Problem
 from xlakit.cpu.kernels.linalg.lapack_vectors import Reflections, Vectors, real_limits
 from xlakit.cpu.llvm import Function, Value
@@ -32,21 +33,19 @@ class BlockedEigh(Vectors):
         tiny, epsilon = real_limits(self._problem)
         return self._is_between(results[0], self._uplo, math.sqrt(tiny / epsilon))
 
-    def factor(
-        self, operands: Sequence[Value], results: Sequence[Value], works: Mapping[str, Value], counts: Mapping[str, int]
-    ) -> None:
+    def factor(self, arrays: Arrays) -> None:
         """Write the code for one matrix."""
         fn, arguments = self._fn, self._arguments
-        matrix, values, info = results
+        matrix, values, info = arrays.results
         order, size = arguments.integer(self._rows), self._rows
         is_complex = self._problem.is_complex
-        work, beside = works["work"], works["rwork" if is_complex else "work"]
+        work, beside = arrays.works["work"], arrays.works["rwork" if is_complex else "work"]
         if self._uplo == "U":
             self._mirror(matrix)
         # The elements of the workspace: off-diagonal ones (if they are of its type), factors, vectors, the rest.
         start = 0 if is_complex else size
         tau, vectors, rest = (self._element(fn, work, start + n) for n in (0, size, size + size**2))
-        left = counts["work"] - (start + size + size**2)
+        left = arrays.counts["work"] - (start + size + size**2)
         tridiagonal = values, beside
         self._routine(
             fn, "hetrd" if is_complex else "sytrd",
@@ -55,8 +54,8 @@ class BlockedEigh(Vectors):
         )  # fmt: skip
         more = [rest, arguments.integer(left)]
         if is_complex:
-            more += [fn.at(beside, self._real, size), arguments.integer(counts["rwork"] - size)]
-        more += [works["iwork"], arguments.integer(counts["iwork"])]
+            more += [fn.at(beside, self._real, size), arguments.integer(arrays.counts["rwork"] - size)]
+        more += [arrays.works["iwork"], arguments.integer(arrays.counts["iwork"])]
         self._routine(fn, "stedc", [arguments.letter("I"), order, *tridiagonal, vectors, order, *more, info], 1)
         self._apply(matrix, (tau, vectors))
         self._routine(fn, "lacpy", [arguments.letter("A"), order, order, vectors, order, matrix, order], 1)

@@ -11,9 +11,10 @@ that it scales or refuses, because their numbers are very large or small or none
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from xlakit.cpu.kernels.linalg.lapack_bidiagonal import Bidiagonal
+from xlakit.cpu.kernels.linalg.lapack_blocked import Arrays
 from xlakit.cpu.kernels.linalg.lapack_routines import Problem
 from xlakit.cpu.kernels.linalg.lapack_vectors import Reflections, Vectors, real_limits
 from xlakit.cpu.llvm import Function, Value
@@ -58,19 +59,21 @@ class BlockedSvd(Vectors):
         tiny, epsilon = real_limits(self._problem)
         return self._is_between(results[0], "", math.sqrt(tiny) / epsilon)
 
-    def factor(
-        self, operands: Sequence[Value], results: Sequence[Value], works: Mapping[str, Value], counts: Mapping[str, int]
-    ) -> None:
+    def factor(self, arrays: Arrays) -> None:
         """Write the code for one matrix."""
         fn, arguments = self._fn, self._arguments
-        matrix, values, left, right, info = results
+        matrix, values, left, right, info = arrays.results
         rows, columns, least = self._rows, self._columns, min(self._rows, self._columns)
         # The workspace: off-diagonal elements, real vectors of a complex problem, scalar factors, the rest.
         is_complex = self._problem.is_complex
-        beside, work, used = works["rwork" if is_complex else "work"], works["work"], 0 if is_complex else least
+        beside, work, used = (
+            arrays.works["rwork" if is_complex else "work"],
+            arrays.works["work"],
+            0 if is_complex else least,
+        )
         tau_left, tau_right, rest = (self._element(fn, work, used + n * least) for n in range(3))
         sizes = arguments.integer(rows), arguments.integer(columns)
-        more = rest, arguments.integer(counts["work"] - used - 2 * least)
+        more = rest, arguments.integer(arrays.counts["work"] - used - 2 * least)
         if self._bidiagonal is not None:
             self._bidiagonal.reduce(matrix, values, beside, tau_left, tau_right)
         else:
@@ -83,7 +86,7 @@ class BlockedSvd(Vectors):
         vectors = [real_left, arguments.integer(leading[0]), real_right, arguments.integer(leading[1])]
         letters = arguments.letter("U" if self._is_upper else "L"), arguments.letter("I")
         unused = fn.null(), fn.null()
-        bidiagonal = order, values, beside, *vectors, *unused, rest, works["iwork"], info
+        bidiagonal = order, values, beside, *vectors, *unused, rest, arrays.works["iwork"], info
         self._routine(fn, "bdsdc", [*letters, *bidiagonal], 2, self._problem.real)
         if is_complex:
             for real, target, length in ((real_left, left, rows), (real_right, right, self._right_rows)):

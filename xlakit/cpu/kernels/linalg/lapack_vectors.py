@@ -79,10 +79,11 @@ class Vectors(Blocked):
 
     # -- tasks -----------------------------------------------------------------------------------
 
-    def _begin(self, module: Module, name: str, product: int) -> tuple[Function, list[Value]]:
-        fn = kernel_function(module, name)
+    def _begin(self, module: Module, name: str, product: int) -> tuple[Function, list[Value], tuple[Value, Value]]:
+        """Begin a task function; gives it, its entries of the table, and the range of tasks."""
+        fn, table, begin, end = kernel_function(module, name)
         entries = [0, *range(1 + _ENTRIES * product, 1 + _ENTRIES * (product + 1))]
-        return fn, [fn.load(PTR, fn.at(fn.parameters[0], I64, n)) for n in entries]
+        return fn, [fn.load(PTR, fn.at(table, I64, n)) for n in entries], (begin, end)
 
     def _block(
         self, fn: Function, arguments: blas.Arguments, product: Reflections, first: Value
@@ -94,24 +95,22 @@ class Vectors(Blocked):
     def _emit_blocks(self, module: Module, number: int) -> Function:
         """The task function that computes the triangular factor of a block."""
         product = self._products[number]
-        fn, (matrix, factors, _, triangles) = self._begin(module, "vectors_blocks", number)
+        fn, (matrix, factors, _, triangles), tasks = self._begin(module, "vectors_blocks", number)
         arguments = blas.Arguments(fn)
         letters = arguments.letter("F"), arguments.letter("R" if product.in_rows else "C")
         leading, side = arguments.integer(self._rows), arguments.integer(BLOCK.value)
-        _, start, end = fn.parameters
-        with fn.loop(start, end, hints=NO_UNROLL) as task:
+        with fn.loop(*tasks, hints=NO_UNROLL) as task:
             first = task.index * BLOCK.value
             block = self._at(fn, self._element(fn, matrix, product.start), first, first), leading
             triangle = self._element(fn, triangles, first * BLOCK.value), side
             sizes = self._block(fn, arguments, product, first)
             self._routine(fn, "larft", [*letters, *sizes, *block, self._element(fn, factors, first), *triangle], 2)
-        fn.ret()
         return fn
 
     def _emit_strips(self, module: Module, number: int) -> Function:
         """The task function that multiplies a strip of vectors with all blocks, from the last to the first."""
         product = self._products[number]
-        fn, (matrix, _, vectors, triangles) = self._begin(module, "vectors_strips", number)
+        fn, (matrix, _, vectors, triangles), tasks = self._begin(module, "vectors_strips", number)
         memory = acquire(fn, _STRIP.value * BLOCK.value * self._bytes)
         arguments = blas.Arguments(fn)
         adjoint = "C" if self._problem.is_complex else "T"
@@ -121,8 +120,7 @@ class Vectors(Blocked):
         work = memory, arguments.integer(_STRIP.value)
         blocks = -(-product.count // BLOCK.value)
         across, along = (1, product.leading) if product.in_rows else (product.leading, 1)
-        _, start, end = fn.parameters
-        with fn.loop(start, end, hints=NO_UNROLL) as task:
+        with fn.loop(*tasks, hints=NO_UNROLL) as task:
             begin = task.index * _STRIP.value
             width = arguments.computed("width", (fn.i64(product.width) - begin).smin(_STRIP.value))
             with fn.loop(0, blocks, hints=NO_UNROLL) as loop:
@@ -135,7 +133,6 @@ class Vectors(Blocked):
                 strip = target, arguments.integer(product.leading)
                 self._routine(fn, "larfb", [*letters, *sizes, *block, *triangle, *strip, *work], 4)
         release(fn, memory)
-        fn.ret()
         return fn
 
     # -- ranges ----------------------------------------------------------------------------------

@@ -63,8 +63,7 @@ def emit_triangular_solve(module: Module, instruction: Instruction) -> Kernel:
     *batch, rows, columns = shape.dimensions
     size, sides = (rows, columns) if op.left_side else (columns, rows)
     problem = _Problem(op, shape.element_type, math.prod(batch), size, sides)
-    fn = kernel_function(module, "triangular_solve")
-    table, begin, end = fn.parameters
+    fn, table, begin, end = kernel_function(module, "triangular_solve")
     a, x = (fn.load(PTR, fn.at(table, PTR, n)) for n in (0, 2))
     solve = _Loops(fn, problem) if size <= SMALL.value else _Blas(fn, problem)
     blocks = -(-sides // problem.block)
@@ -76,7 +75,6 @@ def emit_triangular_solve(module: Module, instruction: Instruction) -> Kernel:
         type = memory_type(problem.kind)
         start = matrix * (size * sides) + (first if op.left_side else first * size)
         solve.solve(fn.at(a, type, matrix * (size * size * width)), fn.at(x, type, start * width), count)
-    fn.ret()
     cost = cost_model().cycles(problem.batch * (200.0 + problem.products * 0.4))
     return Kernel((Phase(fn.name, problem.tasks, cost),), {0: 1})
 

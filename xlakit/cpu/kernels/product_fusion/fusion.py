@@ -138,8 +138,7 @@ class _Fusion:
 
     def _calling(self, function: str, entries: Sequence[int | None], follows: Function | None) -> Function:
         """A task function that calls the function of a product with a table of its own."""
-        fn = kernel_function(self.module, self.name)
-        table, begin, end = fn.parameters
+        fn, table, begin, end = kernel_function(self.module, self.name)
         product_table = fn.alloca(PTR, ENTRY + 2, align=8)
         for number, entry in enumerate(entries):
             value = fn.null() if entry is None else fn.load(PTR, fn.at(table, PTR, entry))

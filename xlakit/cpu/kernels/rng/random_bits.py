@@ -117,8 +117,7 @@ class _Writer:
 
     def emit_bits(self) -> Phase:
         """The phase that writes the random bits."""
-        fn = kernel_function(self.module, "random_bits")
-        table, begin, end = fn.parameters
+        fn, table, begin, end = kernel_function(self.module, "random_bits")
         state, bits = (fn.load(PTR, fn.at(table, PTR, n)) for n in (0, self.results))
         words = threefry(fn, state) if self.is_threefry else philox(fn, state, self.words)
         if self.layout.is_flat:
@@ -133,8 +132,7 @@ class _Writer:
 
     def emit_state(self) -> Phase:
         """The phase that writes the new state; words that the algorithm does not use stay unchanged."""
-        fn = kernel_function(self.module, "random_state")
-        table = fn.parameters[0]
+        fn, table, *_ = kernel_function(self.module, "random_state")
         before, after = (fn.load(PTR, fn.at(table, PTR, n)) for n in (0, 1))
         state = [fn.load(I64, fn.at(before, I64, n)) for n in range(self.words)]
         low = state[1]

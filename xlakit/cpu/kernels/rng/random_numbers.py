@@ -64,8 +64,7 @@ def emit_random_numbers(module: Module, instruction: Instruction) -> Kernel:
         return Kernel((), scratch_bytes=STATE_BYTES)
     distribution = instruction.op_as(Rng).distribution
     recipe = _recipe(distribution, kind)
-    fn = kernel_function(module, "random_numbers")
-    table, begin, end = fn.parameters
+    fn, table, begin, end = kernel_function(module, "random_numbers")
     *pointers, result, state = (fn.load(PTR, fn.at(table, PTR, n)) for n in range(4))
     parameter_kinds = [o.shape.element_type for o in instruction.operands]
     parameters = [load(fn, k, p, fn.i64(0)) for k, p in zip(parameter_kinds, pointers, strict=True)]

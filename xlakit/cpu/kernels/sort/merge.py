@@ -33,8 +33,7 @@ _FLOATS = {PrimitiveType.F16: F16, PrimitiveType.F32: F32, PrimitiveType.F64: F6
 def emit_rows(module: Module, plan: SortPlan, less: Less) -> list[Phase]:
     """Sort each row in one task."""
     sorter = _MergeSorter(module, plan, less)
-    fn = kernel_function(module, "sort_rows_by_comparing")
-    table, begin, _ = fn.parameters
+    fn, table, begin, _ = kernel_function(module, "sort_rows_by_comparing")
     rows = Rows(fn, plan, table)
     slot = fn.at(rows.scratch, I8, begin * plan.slot_bytes)
 

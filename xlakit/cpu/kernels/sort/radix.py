@@ -105,8 +105,7 @@ def _plain(plan: SortPlan) -> _Plain | None:
 def emit_rows(module: Module, plan: SortPlan) -> list[Phase]:
     """Sort each row in one task."""
     sorters = [RecordSorter(module, record, plan.length) for record in plan.records]
-    fn = kernel_function(module, "sort_rows")
-    table, begin, _ = fn.parameters
+    fn, table, begin, _ = kernel_function(module, "sort_rows")
     rows = Rows(fn, plan, table)
     slot = fn.at(rows.scratch, I8, begin * plan.slot_bytes)
     plain = _plain(plan)
@@ -221,9 +220,8 @@ class _Parallel:
         self.chunk = -(-plan.length // plan.chunks)
 
     def _tasks(self, name: str, body: Callable[[_Chunk], None], effort: Effort = Effort.LITTLE) -> Phase:
-        fn = kernel_function(self.module, name)
+        fn, table, begin, end = kernel_function(self.module, name)
         fn.effort = effort
-        table, begin, end = fn.parameters
         rows = Rows(fn, self.plan, table)
         with fn.loop(begin, end) as loop:
             body(_Chunk(self, rows, loop.index))
@@ -252,8 +250,8 @@ class _Parallel:
 
     def begin(self) -> Phase:
         """The phase that sets the numbers of the passes, and the moves of each row before the first pass, to 0."""
-        fn = kernel_function(self.module, "sort_begin")
-        rows = Rows(fn, self.plan, fn.parameters[0])
+        fn, table, *_ = kernel_function(self.module, "sort_begin")
+        rows = Rows(fn, self.plan, table)
         first = fn.at(rows.scratch, I8, self.layout.passes)
         for counter in range(_COUNTING, _MOVED + self.plan.rows):
             fn.store(fn.i64(0), fn.at(first, I64, counter))

@@ -19,8 +19,8 @@ from xlakit.target import vector_bytes
 
 def emit_rows(module: Module, plan: SortPlan) -> list[Phase]:
     """Sort rows of at most RANKED_ROW elements, each in one task."""
-    fn = kernel_function(module, "sort_short_rows")
-    rows = Rows(fn, plan, fn.parameters[0])
+    fn, table, *_ = kernel_function(module, "sort_short_rows")
+    rows = Rows(fn, plan, table)
     ranks = _Ranks(fn, plan)
     elements = [fn.alloca(raw_type(k), ranks.padded, align=64) for k in plan.kinds]
 

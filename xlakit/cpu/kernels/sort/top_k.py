@@ -252,11 +252,12 @@ class _Rows:
 
     def __init__(self, module: Module, name: str, effort: Effort, plan: TopKPlan) -> None:
         self._sorter = RecordSorter(module, plan.record, plan.length) if plan.method.sorts else None
-        self.fn = fn = kernel_function(module, name)
+        self.fn, table, self.begin, self.end = kernel_function(module, name)
+        fn = self.fn
         fn.effort = effort
         self.plan = plan
         count = plan.arrays + len(plan.columns) + bool(plan.scratch_bytes)
-        pointers = [fn.load(PTR, fn.at(fn.parameters[0], PTR, n)) for n in range(count)]
+        pointers = [fn.load(PTR, fn.at(table, PTR, n)) for n in range(count)]
         self.given, self.results = pointers[: plan.arrays], pointers[plan.arrays :][: len(plan.columns)]
         self.scratch = pointers[-1]
 
@@ -305,12 +306,11 @@ def _emit_rows(module: Module, plan: TopKPlan) -> Phase:
     """The phase that finds the first elements of each row in one task."""
     rows = _Rows(module, "top_k_rows", Effort.CODE, plan)
     fn = rows.fn
-    _, begin, end = fn.parameters
     if plan.method.sorts:
-        memory = fn.at(rows.scratch, I8, begin * (2 * plan.buffer_bytes))
+        memory = fn.at(rows.scratch, I8, rows.begin * (2 * plan.buffer_bytes))
     else:
         memory = fn.alloca(plan.record.type, plan.k, align=64)
-    first, last = (bound * plan.rows // plan.tasks for bound in (begin, end))
+    first, last = (bound * plan.rows // plan.tasks for bound in (rows.begin, rows.end))
     with fn.loop(first, last) as loop:
         rows.store(loop.index, rows.first(loop.index, fn.i64(0), fn.i64(plan.length), memory))
     return Phase(fn.name, plan.tasks, plan.cost)
@@ -320,10 +320,9 @@ def _emit_chunks(module: Module, plan: TopKPlan) -> Phase:
     """The phase that finds the first elements of each chunk of a row, and writes them to a list."""
     rows = _Rows(module, "top_k_chunks", Effort.LITTLE, plan)
     fn = rows.fn
-    _, begin, end = fn.parameters
     list_bytes = plan.k * plan.record.bytes
     buffers = fn.at(rows.scratch, I8, plan.tasks * list_bytes)
-    with fn.loop(begin, end) as loop:
+    with fn.loop(rows.begin, rows.end) as loop:
         chunk = _chunk(plan, loop.index)
         target = fn.at(rows.scratch, I8, loop.index * list_bytes)
         if plan.method.sorts:
@@ -338,13 +337,11 @@ def _emit_joined(module: Module, plan: TopKPlan) -> Phase:
     """The phase that joins the lists of a row's chunks, and writes the results."""
     rows = _Rows(module, "top_k_joined", Effort.CODE if plan.method.sorts else Effort.LITTLE, plan)
     fn = rows.fn
-    _, begin, end = fn.parameters
     count = plan.chunks * plan.k
     buffers = fn.at(rows.scratch, I8, plan.rows * count * plan.record.bytes)
-    with fn.loop(begin, end) as loop:
+    with fn.loop(rows.begin, rows.end) as loop:
         lists, other = (fn.at(memory, plan.record.type, loop.index * count) for memory in (rows.scratch, buffers))
         rows.store(loop.index, rows.joined(lists, other))
-    fn.ret()
     cycles = 60.0 if plan.method.sorts else 40.0
     return Phase(fn.name, plan.rows, cost_model().cycles(cycles * plan.rows * count))
 

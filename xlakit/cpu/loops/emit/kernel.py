@@ -74,16 +74,17 @@ class TaskFunction(NamedTuple):
     end: Value
 
 
-def kernel_function(module: Module, name: str) -> Function:
-    """Begin the function of a kernel, ``void(ptr table, i64 begin, i64 end)``."""
-    return module.function(name, VOID, [PTR, I64, I64])
+def kernel_function(module: Module, name: str) -> tuple[Function, Value, Value, Value]:
+    """Begin the function of a kernel, ``void(ptr table, i64 begin, i64 end)``; gives it and its parameters."""
+    fn = module.function(name, VOID, [PTR, I64, I64])
+    table, begin, end = fn.parameters
+    return fn, table, begin, end
 
 
 @contextmanager
 def task_function(module: Module, name: str, arrays: int) -> Generator[TaskFunction]:
     """Begin a kernel's function, which ends with the block."""
-    fn = kernel_function(module, name)
-    table, begin, end = fn.parameters
+    fn, table, begin, end = kernel_function(module, name)
     pointers = [fn.load(PTR, fn.at(table, PTR, number)) for number in range(arrays)]
     emitter = Emitter(fn, pointers)
     yield TaskFunction(fn, emitter, begin, end)
@@ -100,8 +101,7 @@ def joined(module: Module, name: str, phases: Sequence[Phase]) -> Phase:
     """One phase for several that do not depend on one another: its tasks are the tasks of all of them."""
     if len(phases) == 1:
         return phases[0]
-    fn = kernel_function(module, name)
-    table, begin, end = fn.parameters
+    fn, table, begin, end = kernel_function(module, name)
     first = 0
     for phase in phases:
         if phase.cost > _CALLED_NANOSECONDS.value:

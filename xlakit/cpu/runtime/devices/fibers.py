@@ -146,7 +146,6 @@ def _emit_switch(module: Module) -> None:
         # No fiber is ever entered on this machine.
         module.declare("abort", VOID, [])
         fn.call("abort", VOID)
-        fn.ret()
     else:
         fn.is_assembly(_SWITCH[architecture][0])
 
