@@ -135,8 +135,8 @@ class _Kernel:
         numbers = [a.number for a in call.arguments if isinstance(a, Integer)]
         if max(numbers, default=0) > _LARGEST:
             raise DeclinedError(f"{call.routine} with numbers that LAPACK's integers do not hold")
-        self._fn, table, *self._tasks = kernel_function(module, f"lapack_{call.routine}")
-        self._fn.effort = Effort.LITTLE
+        self._fn, table, begin, end = kernel_function(module, f"lapack_{call.routine}")
+        self._fn.effort, self._tasks = Effort.LITTLE, (begin, end)
         self._arguments = blas.Arguments(self._fn)
         arrays = (*problem.operands, *problem.results)
         self._bases = [self._fn.load(PTR, self._fn.at(table, PTR, number)) for number in range(len(arrays))]

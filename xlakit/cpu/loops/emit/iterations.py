@@ -4,7 +4,7 @@ An :class:`xlakit.cpu.loops.emit.emitter.Emitter` walks nodes in the same way fo
 wherever the code differs. In vectors, a node that does not depend on the loop's variable stays a scalar until a node
 that does depend on it reads it; then it is spread to all lanes::
 
-    a[i] * b + i        OneIteration       VectorIterations(i, 4)
+    a[i] * b + i        Iterations         VectorIterations(i, 4)
     a[i]                one element        <a[i], a[i+1], a[i+2], a[i+3]>
     b                   a scalar           a scalar, spread to <b, b, b, b> for the product
     i                   the index          <i, i+1, i+2, i+3>
@@ -34,75 +34,39 @@ class Values(Protocol):
         ...
 
 
-class Iterations(Protocol):
-    """The iterations that are emitted at once."""
+class Iterations:
+    """The iterations that are emitted at once: a single one, whose values are scalars; a subclass has several."""
 
-    @property
-    def width(self) -> int:
-        """The number of iterations: the lanes of vectors, or 1."""
-        ...
-
-    @property
-    def stored(self) -> int:
-        """The number of first iterations whose results have been stored before."""
-        ...
+    # The number of iterations: the lanes of vectors, or 1.
+    width: int = 1
+    # The number of first iterations whose results have been stored before.
+    stored: int = 0
 
     def width_of(self, node: Node) -> int:
         """The number of elements of a node's value: ``width`` if it differs between the iterations, else 1."""
-        ...
+        return 1
 
     def stride_of(self, node: Load) -> int:
         """The distance, in memory, between the elements that a load reads for neighboring iterations."""
-        ...
+        return 1
 
     def everywhere(self, values: Values, node: Node) -> Scalar:
         """The value of a node for each of the iterations, although it may be the same in all of them."""
-        ...
-
-    def operand(self, values: Values, node: Node, operand: Node) -> Scalar:
-        """The value of an operand in the form in which ``node`` needs it: a vector for a vector."""
-        ...
-
-    def position(self, fn: Function, node: Position, first: Value) -> Value:
-        """The value of an index, given its value in the first iteration."""
-        ...
-
-    def check(self, node: Apply, made: Scalar) -> None:
-        """Raise InternalError if the value of a node does not have ``width_of`` elements."""
-        ...
-
-
-class OneIteration:
-    """Scalars: the values of a single iteration."""
-
-    width = 1
-    stored = 0
-
-    def width_of(self, node: Node) -> int:
-        """1."""
-        return 1
-
-    def stride_of(self, node: Load) -> int:
-        """1."""
-        return 1
-
-    def everywhere(self, values: Values, node: Node) -> Scalar:
-        """The value itself."""
         return values.value(node)
 
     def operand(self, values: Values, node: Node, operand: Node) -> Scalar:
-        """The value itself."""
+        """The value of an operand in the form in which ``node`` needs it: a vector for a vector."""
         return values.value(operand)
 
     def position(self, fn: Function, node: Position, first: Value) -> Value:
-        """The index itself."""
+        """The value of an index, given its value in the first iteration."""
         return first
 
     def check(self, node: Apply, made: Scalar) -> None:
-        """Nothing: LLVM's types are checked anyway."""
+        """Raise InternalError if the value of a node does not have ``width_of`` elements; LLVM checks scalars."""
 
 
-class VectorIterations:
+class VectorIterations(Iterations):
     """Vectors: the values of ``width`` consecutive iterations of the loop of a variable."""
 
     def __init__(self, variable: Variable, width: int, stored: int = 0) -> None:
@@ -140,4 +104,4 @@ class VectorIterations:
             raise InternalError(f"{node.op.opcode} gives no vector of {self.width} lanes")
 
 
-ONE_ITERATION = OneIteration()
+ONE_ITERATION = Iterations()

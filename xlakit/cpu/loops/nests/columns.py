@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
 
 from xlakit import machine
 from xlakit.cpu.declined import DeclinedError
@@ -22,6 +21,7 @@ from xlakit.cpu.loops.ir.space import Group, Space, merged, with_splits
 from xlakit.cpu.loops.ir.tracer import Source, Tracer
 from xlakit.cpu.loops.nests.reduced import (
     Reduced,
+    bind_results,
     combine,
     count_parts,
     given_source,
@@ -32,6 +32,7 @@ from xlakit.cpu.loops.nests.reduced import (
 )
 from xlakit.cpu.scalars import Scalar, register_type
 from xlakit.cpu.scalars.memory import Accumulators
+from xlakit.dataclass import dataclass
 from xlakit.ir.instruction import Instruction
 from xlakit.options import knob, times
 from xlakit.passes.analysis.cost_model import cost_model
@@ -44,18 +45,14 @@ _STRIP_BYTES = knob("columns.strip_bytes", lambda: machine.current().l1 // 4, 1,
 _AT_ONCE = 4
 
 
+@dataclass(frozen=True, slots=True)
 class _Plan:
     """The reductions, the stores, and the variables of their loops."""
 
-    __slots__ = ("outer", "over", "reducers", "stores")
-
-    def __init__(
-        self, outer: list[Variable], over: list[Variable], reducers: list[Reducer], stores: list[Output]
-    ) -> None:
-        self.outer = outer
-        self.over = over
-        self.reducers = reducers
-        self.stores = stores
+    outer: list[Variable]
+    over: list[Variable]
+    reducers: list[Reducer]
+    stores: list[Output]
 
     @property
     def inputs(self) -> list[Node]:
@@ -71,15 +68,18 @@ class _Plan:
         )
 
     @property
+    def initial(self) -> list[Node]:
+        return [n for f in self.reducers for n in f.initial]
+
+    @property
     def nodes(self) -> list[Node]:
-        return self.inputs + [n for f in self.reducers for n in f.initial] + [n for o in self.stores for n in o.nodes]
+        return self.inputs + self.initial + [n for o in self.stores for n in o.nodes]
 
-
-class _Part(NamedTuple):
-    """The part of the reduced loop that a task executes: its number among ``parts``."""
-
-    number: Value
-    parts: int
+    @property
+    def strip(self) -> int:
+        """The most results of a strip."""
+        widths = sum(len(f.kinds) * max(register_type(k).bytes for k in f.kinds) for f in self.reducers)
+        return max(64, _STRIP_BYTES.value // max(1, widths))
 
 
 def emit_columns(module: Module, name: str, sources: dict[Instruction, Source], reduced: Reduced) -> Kernel | None:
@@ -91,10 +91,9 @@ def emit_columns(module: Module, name: str, sources: dict[Instruction, Source], 
     except DeclinedError:
         return None
     cost = plan.cost * math.prod(reduced.sizes)
-    strip = _strip(plan)
     groups = merged(plan.outer, indices_of(plan.nodes, [o.offset for o in plan.stores]))
     parts = 1
-    if reduced.results <= 4 * strip:
+    if reduced.results <= 4 * plan.strip:
         extent = merged(plan.over, indices_of(plan.inputs))[0].extent
         parts = count_parts(reduced, plan.reducers, cost, extent)
     first = _write(module, name, reduced, plan, groups, cost, parts)
@@ -120,17 +119,12 @@ def _plan(space: Space, sources: dict[Instruction, Source], reduced: Reduced) ->
     return _Plan(loops.outer, loops.over, reducers, reduced.epilogue(Tracer(known, space), loops.row))
 
 
-def _strip(plan: _Plan) -> int:
-    widths = sum(len(f.kinds) * max(register_type(k).bytes for k in f.kinds) for f in plan.reducers)
-    return max(64, _STRIP_BYTES.value // max(1, widths))
-
-
 def _write(
     module: Module, name: str, reduced: Reduced, plan: _Plan, groups: list[Group], cost: float, parts: int
 ) -> Phase:
     """The phase that reduces columns: a task accumulates a strip of them, over all rows or a part of them."""
     *outer, last = groups
-    strip = min(last.extent, _strip(plan))
+    strip = min(last.extent, plan.strip)
     blocks = -(-last.extent // strip)
     count = blocks * math.prod(g.extent for g in outer) * parts
     arrays = reduced.arrays + len(reduced.roots) + (parts > 1)
@@ -148,153 +142,128 @@ def _write(
             for group in reversed(outer):
                 emitter.bind_group(group, number.integer("urem", group.extent))
                 number = number.integer("udiv", group.extent)
-            _accumulate(emitter, plan, level, accumulators, _Part(number, parts))
+            columns = _Strip(emitter, plan, level, accumulators, number, parts)
+            columns.accumulate()
             if parts == 1:
-                _finish(emitter, plan, level, accumulators)
+                columns.finish()
             else:
-                _finish_part(emitter, reduced, plan, outer, level, accumulators, _Part(number, parts))
+                columns.finish_part(reduced, outer)
     return Phase(fn.name, count, cost)
 
 
-def _accumulate(
-    emitter: Emitter,
-    plan: _Plan,
-    strip: Level,
-    accumulators: Accumulators,
-    part: _Part,
-) -> None:
-    """Reduce into the accumulators of a strip, with long loops in strips of their own for cancellation checks."""
-    fn = emitter.fn
-    known = frozenset(v for v in plan.outer if v not in strip.group.variables)
-    emitter.hoist(plan.nodes, known)
-    initial = [n for f in plan.reducers for n in f.initial]
-    _over_strip(emitter, strip, (), lambda index: accumulators.put(index, [emitter.lane_values(n) for n in initial]))
-    groups = merged(plan.over, indices_of(plan.inputs))
-    levels = [Level(g, 0, g.extent) for g in groups]
-    if part.parts > 1:
-        levels[0] = Level(groups[0], *part_range(fn, part.number, part.parts, groups[0].extent))
-    level, *rest = levels
-    iterations = iterations_between(
-        plan.cost * min(_strip(plan), strip.group.extent) * math.prod(g.extent for g in groups[1:])
-    )
-    if level.group.extent < 2 * iterations:
-        _reduced_loops(emitter, plan, levels, strip, accumulators, known)
-        return
+@dataclass(frozen=True, slots=True)
+class _Strip:
+    """Writes the code of a strip of results, in accumulators.
 
-    def cut(begin: Value, end: Value, _: Sequence[Value]) -> None:
-        own = level.strip(begin, end, iterations, even=level.divisor % iterations == 0)
-        with emitter.scope():
-            _reduced_loops(emitter, plan, [own, *rest], strip, accumulators, known)
-
-    in_strips(fn, (level.begin, level.end), iterations, (), cut)
-
-
-def _over_strip(emitter: Emitter, strip: Level, outputs: Sequence[Output], body: Callable[[Value], None]) -> None:
-    """A loop over a strip, whose body gets the number of an accumulator."""
-    fn = emitter.fn
-    if emitter.lanes == 1:
-        with fn.loop(0, strip.count or strip.end - strip.begin, independent=True) as loop, emitter.scope():
-            emitter.bind_group(strip.group, loop.index + strip.begin)
-            body(loop.index)
-        return
-
-    def iteration(running: Sequence[Scalar]) -> Sequence[Scalar]:
-        body(emitter.variable(strip.group.variables[-1]) - strip.begin)
-        return running
-
-    write_iterations(emitter, strip, [o.node for o in outputs], outputs, emitter.lanes, iteration)
-
-
-def _finish(emitter: Emitter, plan: _Plan, strip: Level, accumulators: Accumulators) -> None:
-    """Compute and store the epilogue of the accumulated results."""
-    fn = emitter.fn
-
-    def body(index: Value) -> None:
-        values = accumulators.get(index, emitter.width)
-        number = 0
-        for reducer in plan.reducers:
-            for part in range(len(reducer.kinds)):
-                emitter.bind((reducer.instruction, part), reducer.result(fn, part, values[number]))
-                number += 1
-        store_all(emitter, plan.stores)
-
-    _over_strip(emitter, strip, plan.stores, body)
-
-
-def _finish_part(
-    emitter: Emitter,
-    reduced: Reduced,
-    plan: _Plan,
-    outer: list[Group],
-    strip: Level,
-    accumulators: Accumulators,
-    part: _Part,
-) -> None:
-    """Store the accumulated results of one part for the phase that combines the parts."""
-    fn = emitter.fn
-    row, stride = fn.i64(0), strip.group.extent
-    for group in reversed(outer):
-        row = row + emitter.index(of(group.variables[-1])) * stride
-        stride *= group.extent
-    base = part.number * reduced.results + row + strip.begin
-
-    def body(index: Value) -> None:
-        values = accumulators.get(index, emitter.width)
-        store_parts(emitter, reduced, plan.reducers, part.parts, base + index, values)
-
-    _over_strip(emitter, strip, (), body)
-
-
-def _reduced_loops(
-    emitter: Emitter,
-    plan: _Plan,
-    levels: list[Level],
-    strip: Level,
-    accumulators: Accumulators,
-    known: frozenset[Variable],
-) -> None:
-    """Loops over the reduced levels, the innermost of which adds to the accumulators of the strip.
-
-    The innermost loop is unrolled by _AT_ONCE, so that accumulators are loaded and stored less often.
+    part: the number, among ``parts``, of the part of the reduced loop that the task executes.
     """
-    fn = emitter.fn
-    level, *rest = levels
-    group = level.group
-    if rest:
-        with fn.loop(level.begin, level.end) as loop, emitter.scope():
-            emitter.bind_group(group, loop.index)
-            inner = known | set(group.variables)
-            emitter.hoist(plan.inputs, inner)
-            _reduced_loops(emitter, plan, rest, strip, accumulators, inner)
-        return
-    begin, end = (v if isinstance(v, Value) else fn.i64(v) for v in (level.begin, level.end))
-    whole = end - ((end - begin) & (_AT_ONCE - 1))
-    if level.iterations:
-        whole = begin + level.iterations // _AT_ONCE * _AT_ONCE
-    for first, after, step in ((begin, whole, _AT_ONCE), (whole, end, 1)):
-        if first.constant is not None and first.constant == after.constant:
-            continue
-        with fn.loop(first, after, step) as loop:
-            _add_iterations(emitter, plan, group, loop.index, step, strip, accumulators)
 
+    emitter: Emitter
+    plan: _Plan
+    level: Level
+    accumulators: Accumulators
+    part: Value
+    parts: int
 
-def _add_iterations(
-    emitter: Emitter,
-    plan: _Plan,
-    group: Group,
-    first: Value,
-    count: int,
-    strip: Level,
-    accumulators: Accumulators,
-) -> None:
-    """Over the strip: add ``count`` iterations of the reduced loop, from ``first`` on, to each accumulator."""
+    def accumulate(self) -> None:
+        """Reduce into the accumulators, with long loops in strips of their own for cancellation checks."""
+        emitter, plan, strip = self.emitter, self.plan, self.level.group
+        known = frozenset(v for v in plan.outer if v not in strip.variables)
+        emitter.hoist(plan.nodes, known)
+        self._over((), lambda index: self.accumulators.put(index, list(map(emitter.lane_values, plan.initial))))
+        groups = merged(plan.over, indices_of(plan.inputs))
+        levels = [Level(g, 0, g.extent) for g in groups]
+        if self.parts > 1:
+            levels[0] = Level(groups[0], *part_range(emitter.fn, self.part, self.parts, groups[0].extent))
+        level, *rest = levels
+        iterations = iterations_between(
+            plan.cost * min(plan.strip, strip.extent) * math.prod(g.extent for g in groups[1:])
+        )
+        if level.group.extent < 2 * iterations:
+            self._reduce(levels, known)
+            return
 
-    def body(index: Value) -> None:
-        running = accumulators.get(index, emitter.width)
-        for iteration in range(count):
+        def cut(begin: Value, end: Value, _: Sequence[Value]) -> None:
+            own = level.strip(begin, end, iterations, even=level.divisor % iterations == 0)
             with emitter.scope():
-                emitter.bind_group(group, first + iteration)
-                running = reduce_once(emitter, plan.reducers, running)
-        accumulators.put(index, running)
+                self._reduce([own, *rest], known)
 
-    _over_strip(emitter, strip, (), body)
+        in_strips(emitter.fn, (level.begin, level.end), iterations, (), cut)
+
+    def _over(self, outputs: Sequence[Output], body: Callable[[Value], None]) -> None:
+        """A loop over the strip, whose body gets the number of an accumulator."""
+        emitter, strip = self.emitter, self.level
+        if emitter.lanes == 1:
+            with emitter.fn.loop(0, strip.count or strip.end - strip.begin, independent=True) as loop, emitter.scope():
+                emitter.bind_group(strip.group, loop.index + strip.begin)
+                body(loop.index)
+            return
+
+        def iteration(running: Sequence[Scalar]) -> Sequence[Scalar]:
+            body(emitter.variable(strip.group.variables[-1]) - strip.begin)
+            return running
+
+        write_iterations(emitter, strip, [o.node for o in outputs], outputs, emitter.lanes, iteration)
+
+    def finish(self) -> None:
+        """Compute and store the epilogue of the accumulated results."""
+
+        def body(index: Value) -> None:
+            bind_results(self.emitter, self.plan.reducers, self.accumulators.get(index, self.emitter.width))
+            store_all(self.emitter, self.plan.stores)
+
+        self._over(self.plan.stores, body)
+
+    def finish_part(self, reduced: Reduced, outer: list[Group]) -> None:
+        """Store the accumulated results of one part for the phase that combines the parts."""
+        emitter = self.emitter
+        row, stride = emitter.fn.i64(0), self.level.group.extent
+        for group in reversed(outer):
+            row = row + emitter.index(of(group.variables[-1])) * stride
+            stride *= group.extent
+        base = self.part * reduced.results + row + self.level.begin
+
+        def body(index: Value) -> None:
+            values = self.accumulators.get(index, emitter.width)
+            store_parts(emitter, reduced, self.plan.reducers, self.parts, base + index, values)
+
+        self._over((), body)
+
+    def _reduce(self, levels: list[Level], known: frozenset[Variable]) -> None:
+        """Loops over the reduced levels, the innermost of which adds to the accumulators of the strip.
+
+        The innermost loop is unrolled by _AT_ONCE, so that accumulators are loaded and stored less often.
+        """
+        emitter, fn = self.emitter, self.emitter.fn
+        level, *rest = levels
+        group = level.group
+        if rest:
+            with fn.loop(level.begin, level.end) as loop, emitter.scope():
+                emitter.bind_group(group, loop.index)
+                inner = known | set(group.variables)
+                emitter.hoist(self.plan.inputs, inner)
+                self._reduce(rest, inner)
+            return
+        begin, end = (v if isinstance(v, Value) else fn.i64(v) for v in (level.begin, level.end))
+        whole = end - ((end - begin) & (_AT_ONCE - 1))
+        if level.iterations:
+            whole = begin + level.iterations // _AT_ONCE * _AT_ONCE
+        for first, after, step in ((begin, whole, _AT_ONCE), (whole, end, 1)):
+            if first.constant is not None and first.constant == after.constant:
+                continue
+            with fn.loop(first, after, step) as loop:
+                self._add(group, loop.index, step)
+
+    def _add(self, group: Group, first: Value, count: int) -> None:
+        """Over the strip: add ``count`` iterations of the reduced loop, from ``first`` on, to each accumulator."""
+        emitter = self.emitter
+
+        def body(index: Value) -> None:
+            running = self.accumulators.get(index, emitter.width)
+            for iteration in range(count):
+                with emitter.scope():
+                    emitter.bind_group(group, first + iteration)
+                    running = reduce_once(emitter, self.plan.reducers, running)
+            self.accumulators.put(index, running)
+
+        self._over((), body)

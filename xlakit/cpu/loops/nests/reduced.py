@@ -113,6 +113,14 @@ def reduce_once(emitter: Emitter, reducers: Sequence[Reducer], running: Sequence
     return next_values
 
 
+def bind_results(emitter: Emitter, reducers: Sequence[Reducer], values: Sequence[Scalar]) -> None:
+    """Give an emitter the results of several reductions, from their final running values, concatenated."""
+    left = iter(values)
+    for reducer in reducers:
+        for part in range(len(reducer.kinds)):
+            emitter.bind((reducer.instruction, part), reducer.result(emitter.fn, part, next(left)))
+
+
 def given_source(reduce: Instruction, index: Index, variables: frozenset[Any]) -> Callable[[Index, int], Node]:
     """A source for a reduction's result, which the emitter has at a single index only."""
 

@@ -37,6 +37,7 @@ from xlakit.cpu.loops.ir.space import Group, Space, merged, with_splits
 from xlakit.cpu.loops.ir.tracer import Index, Source, Tracer
 from xlakit.cpu.loops.nests.reduced import (
     Reduced,
+    bind_results,
     combine,
     count_parts,
     given_source,
@@ -315,11 +316,7 @@ def write_row(emitter: Emitter, plan: Plan, inner: Sequence[Group]) -> None:
         initial = [emitter.value(n) for f in stage.reducers for n in f.initial]
         emitter.hoist(stage.nodes, known)
         results = pass_over(emitter, stage, [Level(g, 0, g.extent) for g in inner], initial, known)
-        number = 0
-        for reducer in stage.reducers:
-            for part in range(len(reducer.kinds)):
-                emitter.bind((reducer.instruction, part), reducer.result(emitter.fn, part, results[number]))
-                number += 1
+        bind_results(emitter, stage.reducers, results)
     store_all(emitter, plan.row_stores)
 
 
