@@ -17,8 +17,6 @@ from __future__ import annotations
 import random
 import sys
 import tempfile
-from collections.abc import Sequence
-from functools import partial
 from pathlib import Path
 
 from fuzz.support import numbered
@@ -52,12 +50,7 @@ def _evict(cache: Path, drawn: random.Random) -> None:
             path.unlink()
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """The command."""
-    options = numbered.parser("fuzz.cached", __doc__, 200).parse_args(arguments)
-    entries = numbered.entries(options, partial(judge, options.seed))
-    return numbered.run("fuzz.cached", entries, options.seconds)
-
+main = numbered.net("fuzz.cached", __doc__, 200, lambda options, number: judge(options.seed, number))
 
 if __name__ == "__main__":
     sys.exit(main())

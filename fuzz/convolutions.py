@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import math
 import sys
+from argparse import Namespace
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -159,20 +160,15 @@ def judge(made: Program) -> str:
     return "" if status == "agreed" else f"{status}: {detail}"
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """The command."""
-    options = numbered.parser("fuzz.convolutions", __doc__, 2000).parse_args(arguments)
+def _fault_of(options: Namespace, number: int) -> str:
+    made = program(options.seed, number)
+    drawn = draw(options.seed, number) if number % 2 else current()
+    numbered.show(options, made.text, drawn.text)
+    with compiling(drawn):
+        return judge(made)
 
-    def fault_of(number: int) -> str:
-        made = program(options.seed, number)
-        drawn = draw(options.seed, number) if number % 2 else current()
-        if options.number is not None:
-            print(made.text, drawn.text)
-        with compiling(drawn):
-            return judge(made)
 
-    return numbered.run("fuzz.convolutions", numbered.entries(options, fault_of), options.seconds)
-
+main = numbered.net("fuzz.convolutions", __doc__, 2000, _fault_of)
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -8,11 +8,11 @@ run (an array that cannot be reshaped at the size that it has) must be refused b
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from argparse import Namespace
 
 from fuzz.modules import difference
 from fuzz.programs.dynamic import DynamicProgram, dynamic_program
-from fuzz.support.numbered import Tally, entries, parser, run
+from fuzz.support import numbered
 from xlakit import compile as compile_program
 from xlakit.errors import ExecutionError, UnsupportedError
 from xlakit.tools.inputs import flatten
@@ -42,19 +42,16 @@ def judge(program: DynamicProgram) -> tuple[str, str]:
     return "agreed", ""
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """The command."""
-    options = parser("fuzz.dynamic", __doc__, 1000).parse_args(arguments)
-    tally = Tally()
+_TALLY = numbered.Tally()
 
-    def fault_of(number: int) -> str:
-        program = dynamic_program(options.seed, number)
-        if options.number is not None:
-            print(program.module.to_text())
-        return tally.fault(f"fuzz.dynamic --seed {options.seed} --number {number}", *judge(program))
 
-    return run("fuzz.dynamic", entries(options, fault_of), options.seconds, tally.summary)
+def _fault_of(options: Namespace, number: int) -> str:
+    program = dynamic_program(options.seed, number)
+    numbered.show(options, program.module.to_text())
+    return _TALLY.fault(f"fuzz.dynamic --seed {options.seed} --number {number}", *judge(program))
 
+
+main = numbered.net("fuzz.dynamic", __doc__, 1000, _fault_of, summary=_TALLY.summary)
 
 if __name__ == "__main__":
     sys.exit(main())

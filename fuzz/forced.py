@@ -17,7 +17,8 @@ from __future__ import annotations
 
 import random
 import sys
-from collections.abc import Callable, Sequence
+from argparse import Namespace
+from collections.abc import Callable
 from dataclasses import replace
 
 from fuzz import compiled, plain
@@ -129,20 +130,15 @@ def _under(program: Program, judged: Callable[[Program], str], options: Options)
         return judged(program)
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """The command."""
-    options = numbered.parser("fuzz.forced", __doc__, 2000).parse_args(arguments)
+def _fault_of(options: Namespace, number: int) -> str:
+    program, judged = program_of(options.seed, number)
+    drawn = draw(options.seed, number)
+    drawn = with_selects(drawn) if _moves(number) else drawn
+    numbered.show(options, program.text, drawn.text)
+    return judge(program, judged, drawn)
 
-    def fault_of(number: int) -> str:
-        program, judged = program_of(options.seed, number)
-        drawn = draw(options.seed, number)
-        drawn = with_selects(drawn) if _moves(number) else drawn
-        if options.number is not None:
-            print(program.text, drawn.text)
-        return judge(program, judged, drawn)
 
-    return numbered.run("fuzz.forced", numbered.entries(options, fault_of), options.seconds)
-
+main = numbered.net("fuzz.forced", __doc__, 2000, _fault_of)
 
 if __name__ == "__main__":
     sys.exit(main())

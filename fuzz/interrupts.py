@@ -16,7 +16,8 @@ import gc
 import signal
 import sys
 import time
-from collections.abc import Generator, Sequence
+from argparse import Namespace
+from collections.abc import Generator
 from contextlib import contextmanager
 from types import FrameType
 
@@ -116,22 +117,16 @@ def _slowly(x: Array) -> Array:
     return np.asarray(x)
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """The command."""
-    parser = numbered.parser("fuzz.interrupts", __doc__, 500)
-    parser.add_argument("--jax", action="store_true", help="programs of JAX, on xlakit")
-    options = parser.parse_args(arguments)
+def _fault_of(options: Namespace, number: int) -> str:
+    rng = np.random.default_rng([options.seed, number])
+    if options.jax:
+        return judge_jax(rng)
+    program = generated(options.seed, number)
+    numbered.show(options, program.text)
+    return judge(program, rng)
 
-    def fault_of(number: int) -> str:
-        if options.jax:
-            return judge_jax(np.random.default_rng([options.seed, number]))
-        program = generated(options.seed, number)
-        if options.number is not None:
-            print(program.text)
-        return judge(program, np.random.default_rng([options.seed, number]))
 
-    return numbered.run("fuzz.interrupts", numbered.entries(options, fault_of), options.seconds)
-
+main = numbered.net("fuzz.interrupts", __doc__, 500, _fault_of, ("--jax", "programs of JAX, on xlakit"))
 
 if __name__ == "__main__":
     sys.exit(main())

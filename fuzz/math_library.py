@@ -10,6 +10,7 @@ but NaN's where whole numbers stay whole, otherwise up to roundings.
 from __future__ import annotations
 
 import sys
+from argparse import Namespace
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -290,13 +291,11 @@ def _unequal(actual: Array, expected: Array, *, signs: bool) -> str:
     return "" if same.all() else f"{one[~same][:3]} instead of {other[~same][:3]}"
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Judge the programs; 1 where something is wrong."""
-    options = numbered.parser("fuzz.math_library", __doc__, 600).parse_args(arguments)
-    show = options.number is not None
-    entries = numbered.entries(options, lambda number: judge(options.seed, number, show=show))
-    return numbered.run("fuzz.math_library", entries, options.seconds)
+def _fault_of(options: Namespace, number: int) -> str:
+    return judge(options.seed, number, show=options.number is not None)
 
+
+main = numbered.net("fuzz.math_library", __doc__, 600, _fault_of)
 
 if __name__ == "__main__":
     sys.exit(main())

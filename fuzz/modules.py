@@ -15,7 +15,7 @@ different sizes, tuples, constants and loops inside.
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from argparse import Namespace
 from typing import Any
 
 import ml_dtypes
@@ -24,7 +24,7 @@ import numpy as np
 from fuzz.programs.composed.fused import fused
 from fuzz.programs.composed.modules import module
 from fuzz.programs.draft import Program
-from fuzz.support.numbered import entries, parser, run
+from fuzz.support import numbered
 from fuzz.support.sensitivity import spread
 from xlakit import compile as compile_program
 from xlakit.ir.instruction import HloModule, Instruction
@@ -125,20 +125,14 @@ def judge(program: Program, fusions: np.random.Generator | None = None) -> str:
     return next((f"result {name}: {fault}" for name, fault in faults if fault), "")
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """The command."""
-    options_of = parser("fuzz.modules", __doc__, 5000)
-    options_of.add_argument("--fused", action="store_true", help="with fusions in them, as other compilers make them")
-    options = options_of.parse_args(arguments)
+def _fault_of(options: Namespace, number: int) -> str:
+    program = module(options.seed, number)
+    numbered.show(options, program.text)
+    return judge(program, np.random.default_rng([options.seed, number]) if options.fused else None)
 
-    def fault_of(number: int) -> str:
-        program = module(options.seed, number)
-        if options.number is not None:
-            print(program.text)
-        return judge(program, np.random.default_rng([options.seed, number]) if options.fused else None)
 
-    return run("fuzz.modules", entries(options, fault_of, " --fused" * options.fused), options.seconds)
-
+_FUSED = ("--fused", "with fusions in them, as other compilers make them")
+main = numbered.net("fuzz.modules", __doc__, 5000, _fault_of, _FUSED)
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -15,7 +15,7 @@ are among them; those of several devices are not.
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from argparse import Namespace
 from dataclasses import replace
 
 from fuzz.forced import draw, with_selects
@@ -44,20 +44,15 @@ def judge(program: Program, options: Options = DEFAULT) -> str:
     return f"another result than without the watch: {fault}" if fault else ""
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """The command."""
-    options = numbered.parser("fuzz.sanitized", __doc__, 2000).parse_args(arguments)
+def _fault_of(options: Namespace, number: int) -> str:
+    moves = number % 4 == 3
+    program = generated(options.seed, number, wide=number % 2 == 1, moves=moves)
+    numbered.show(options, program.text)
+    drawn = draw(options.seed, number) if number % 2 else DEFAULT
+    return judge(program, with_selects(drawn) if moves else drawn)
 
-    def fault_of(number: int) -> str:
-        moves = number % 4 == 3
-        program = generated(options.seed, number, wide=number % 2 == 1, moves=moves)
-        if options.number is not None:
-            print(program.text)
-        drawn = draw(options.seed, number) if number % 2 else DEFAULT
-        return judge(program, with_selects(drawn) if moves else drawn)
 
-    return numbered.run("fuzz.sanitized", numbered.entries(options, fault_of), options.seconds)
-
+main = numbered.net("fuzz.sanitized", __doc__, 2000, _fault_of)
 
 if __name__ == "__main__":
     sys.exit(main())

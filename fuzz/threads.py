@@ -16,8 +16,6 @@ from __future__ import annotations
 
 import sys
 import tempfile
-from collections.abc import Sequence
-from functools import partial
 
 from fuzz.support import numbered
 from fuzz.support.workers.batches import fault_of_worker
@@ -33,12 +31,7 @@ def judge(seed: int, number: int) -> str:
         return fault_of_worker("threads_worker", [str(seed), str(number)], environment, _LONGEST_SECONDS)
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """The command."""
-    options = numbered.parser("fuzz.threads", __doc__, 200).parse_args(arguments)
-    entries = numbered.entries(options, partial(judge, options.seed))
-    return numbered.run("fuzz.threads", entries, options.seconds)
-
+main = numbered.net("fuzz.threads", __doc__, 200, lambda options, number: judge(options.seed, number))
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -100,6 +100,36 @@ def entries(options: argparse.Namespace, fault_of: Callable[[int], str], more: s
         yield Entry(f"--seed {options.seed} --number {number}{more}", partial(fault_of, number))
 
 
+def show(options: argparse.Namespace, *texts: str) -> None:
+    """Print the texts of the one program that is asked for, if one is."""
+    if options.number is not None:
+        print(*texts)
+
+
+def net(
+    name: str,
+    document: str | None,
+    count: int,
+    fault_of: Callable[[argparse.Namespace, int], str],
+    *flags: tuple[str, str],
+    summary: Callable[[], str] = lambda: "",
+) -> Callable[[Sequence[str] | None], int]:
+    """The ``main`` of a command that judges each program by the options and its number; gives the exit status.
+
+    flags: further options without values, each with its help, which name the programs. The rest is as for :func:`run`.
+    """
+
+    def main(arguments: Sequence[str] | None = None) -> int:
+        made = parser(name, document, count)
+        for flag, what in flags:
+            made.add_argument(flag, action="store_true", help=what)
+        options = made.parse_args(arguments)
+        more = "".join(f" {flag}" for flag, _ in flags if getattr(options, flag[2:]))
+        return run(name, entries(options, partial(fault_of, options), more), options.seconds, summary)
+
+    return main
+
+
 def run(
     net: str,
     entries: Iterable[Entry],
