@@ -26,7 +26,10 @@ from xlakit.verifier import matches
 # In a rule's opcodes: every opcode.
 ANY = "*"
 
-RuleIndex = Mapping[str, tuple[tuple[str, "Callable[[Instruction, Rewriter], Instruction | None]"], ...]]
+# By opcode the name of each rule, the operation that the first operand must be, and the function.
+RuleIndex = Mapping[
+    str, tuple[tuple[str, type[Op] | None, "Callable[[Instruction, Rewriter], Instruction | None]"], ...]
+]
 
 # The limit of rewrites in one computation, which ends rules that undo each other; real programs stay far below it.
 _REWRITES_PER_INSTRUCTION = 100
@@ -127,7 +130,9 @@ class Rewriter(HloBuilder):
         if not rules or is_fixed(instruction) or (self._has_dynamic and _touches_dynamic(instruction)):
             return None
         self._current = instruction
-        for name, rewrite in rules:
+        for name, of, rewrite in rules:
+            if of is not None and not isinstance(instruction.operands[0].op, of):
+                continue
             rewritten = rewrite(instruction, self)
             if rewritten is None or rewritten is instruction:
                 continue

@@ -2,6 +2,7 @@
 
 A rule is a function that is called with an instruction whose operands are canonical, and gives its replacement, or
 None. Its docstring is its law: ``x * 1 -> x``, and why that holds for -0, infinities and NaN if the numbers are floats.
+Its pattern stands in the table: the operations that it is called for, and the operation that the first operand must be.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from functools import cache
 from xlakit.dataclass import dataclass
 from xlakit.errors import InternalError
 from xlakit.ir.instruction import Computation, Instruction
+from xlakit.ir.operation import Op
 from xlakit.ops.registry import OPERATIONS
 from xlakit.passes.core.framework import ComputationPass, PassContext
 from xlakit.passes.core.rewriter import ANY, Rewriter, RuleIndex
@@ -23,12 +25,16 @@ Rewrite = Callable[[Instruction, Rewriter], Instruction | None]
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """A function that rewrites instructions of some opcodes (``ANY`` for all); ``table`` is the name of its table."""
+    """A function that rewrites instructions of some opcodes (``ANY`` for all); ``table`` is the name of its table.
+
+    of: the operation that the first operand must be; None for any.
+    """
 
     name: str
     table: str
     opcodes: tuple[str, ...]
     rewrite: Rewrite
+    of: type[Op] | None = None
 
     @property
     def law(self) -> str:
@@ -72,13 +78,16 @@ class Rules:
         # Keyed by the number of rules and the names that are disabled.
         self._indices: dict[tuple[int, frozenset[str]], RuleIndex] = {}
 
-    def rule(self, *roots: str | type) -> Callable[[Rewrite], Rewrite]:
-        """A decorator that adds a function to the table, under its name, for these opcodes, classes or traits."""
+    def rule(self, *roots: str | type, of: type[Op] | None = None) -> Callable[[Rewrite], Rewrite]:
+        """A decorator that adds a function to the table, under its name, for these opcodes, classes or traits.
+
+        of: the operation that the first operand must be, by default any: ``rule("reshape", of=Transpose)``.
+        """
         opcodes = opcodes_of(roots)
 
         def enter(rewrite: Rewrite) -> Rewrite:
             name = rewrite.__name__.strip("_").replace("_", "-")
-            self.rules.append(Rule(name, self.name, opcodes, rewrite))
+            self.rules.append(Rule(name, self.name, opcodes, rewrite, of))
             return rewrite
 
         return enter
@@ -105,7 +114,7 @@ def _index(rules: Sequence[Rule], disabled: frozenset[str]) -> RuleIndex:
     chosen = [r for r in rules if r.name not in disabled and r.table not in disabled]
     opcodes = {opcode for r in chosen for opcode in r.opcodes}
     return {
-        opcode: tuple((r.name, r.rewrite) for r in chosen if opcode in r.opcodes or ANY in r.opcodes)
+        opcode: tuple((r.name, r.of, r.rewrite) for r in chosen if opcode in r.opcodes or ANY in r.opcodes)
         for opcode in opcodes
     }
 

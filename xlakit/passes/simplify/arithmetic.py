@@ -134,11 +134,11 @@ def negate_twice(x: Instruction, make: Rewriter) -> Instruction | None:
     return inner.operands[0] if is_operation(inner, Negate) and _has_sign(x.shape.element_type) else None
 
 
-@_rule("abs")
+@_rule("abs", of=Negate)
 def abs_of_sign_change(x: Instruction, make: Rewriter) -> Instruction | None:
     """|-x| -> |x|: only the sign differs; the least integer is its own negation."""
     (inner,) = x.operands
-    if not isinstance(inner.op, Negate) or not one_type(inner) or not _has_sign(inner.shape.element_type):
+    if not one_type(inner) or not _has_sign(inner.shape.element_type):
         return None
     return make.on(x, inner.operands[0])
 

@@ -21,11 +21,11 @@ _rule = CONTROL_FLOW.rule
 # -- tuples ----------------------------------------------------------------------------------------
 
 
-@_rule("get-tuple-element")
+@_rule("get-tuple-element", of=Tuple)
 def element_of_tuple(x: Instruction, make: Rewriter) -> Instruction | None:
     """(x, y)[1] -> y."""
     (inner,) = x.operands
-    if not isinstance(inner.op, Tuple) or inner.control_predecessors:
+    if inner.control_predecessors:
         return None
     return inner.operands[x.op_as(GetTupleElement).index]
 

@@ -32,7 +32,7 @@ def convert_to_itself(x: Instruction, make: Rewriter) -> Instruction | None:
     return inner if inner.shape.element_type is x.shape.element_type else None
 
 
-@_rule("convert")
+@_rule("convert", of=Convert)
 def convert_twice(x: Instruction, make: Rewriter) -> Instruction | None:
     """convert_C(convert_B(x)) -> convert_C(x), where B holds every value of x's type.
 
@@ -40,8 +40,6 @@ def convert_twice(x: Instruction, make: Rewriter) -> Instruction | None:
     floats saturate where a direct conversion wraps, so an integer result type must hold every value of x's type.
     """
     (inner,) = x.operands
-    if not isinstance(inner.op, Convert):
-        return None
     source = inner.operands[0]
     first, middle, last = source.shape.element_type, inner.shape.element_type, x.shape.element_type
     if not holds_all(middle, first):
@@ -103,10 +101,8 @@ def _survives(values: np.ndarray, wide: PrimitiveType) -> bool:
 # -- complex numbers -------------------------------------------------------------------------------
 
 
-@_rule("real", "imag")
+@_rule("real", "imag", of=Complex)
 def part_of_complex(x: Instruction, make: Rewriter) -> Instruction | None:
     """real(complex(a, b)) -> a, imag(complex(a, b)) -> b."""
     (inner,) = x.operands
-    if not isinstance(inner.op, Complex):
-        return None
     return inner.operands[0 if isinstance(x.op, Real) else 1]

@@ -127,14 +127,14 @@ def _renumbered(permutation: Sequence[int], *groups: Sequence[int]) -> tuple[tup
     return tuple(tuple(permutation[d] for d in group) for group in groups)
 
 
-@_rule("transpose")
+@_rule("transpose", of=Dot)
 def transpose_of_dot(x: Instruction, make: Rewriter) -> Instruction | None:
     """transpose(dot(x, y)) -> dot(y, x), where the transpose swaps the free dimensions of x and of y.
 
     For another transpose whose last dimension is the last free one of x: transpose(dot(y, x)), which moves whole rows.
     """
     (inner,) = x.operands
-    if not isinstance(inner.op, Dot) or make.uses(inner) > 1 or not one_type(x):
+    if make.uses(inner) > 1 or not one_type(x):
         return None
     op = inner.op_as(Dot)
     left, right = inner.operands

@@ -71,11 +71,10 @@ def or_constant(x: Instruction, make: Rewriter) -> Instruction | None:
     return right if is_all_ones(number) else None
 
 
-@_rule("not")
+@_rule("not", of=Not)
 def not_twice(x: Instruction, make: Rewriter) -> Instruction | None:
     """not not x -> x."""
-    (inner,) = x.operands
-    return inner.operands[0] if isinstance(inner.op, Not) else None
+    return x.operands[0].operands[0]
 
 
 # -- comparisons -----------------------------------------------------------------------------------
@@ -140,7 +139,7 @@ def compare_pred_with_constant(x: Instruction, make: Rewriter) -> Instruction | 
     return left if bool(number) == (direction is ComparisonDirection.EQ) else make.apply("not", left)
 
 
-@_rule("compare")
+@_rule("compare", of=Abs)
 def compare_complex_magnitude(x: Instruction, make: Rewriter) -> Instruction | None:
     """|z| < c -> Re(z)^2 + Im(z)^2 < t in F64, z of C64, without a square root; and so for <=, > and >=.
 
@@ -150,7 +149,7 @@ def compare_complex_magnitude(x: Instruction, make: Rewriter) -> Instruction | N
     test the parts for infinity.
     """
     magnitude, bound = x.operands
-    if not isinstance(magnitude.op, Abs) or make.uses(magnitude) > 1:
+    if make.uses(magnitude) > 1:
         return None
     (z,) = magnitude.operands
     number, op = as_real(uniform(bound)), x.op_as(Compare)
@@ -191,12 +190,10 @@ def _least_square_sum(bound: float, *, reaches: bool) -> float:
     return float(np.int64(enough).view(np.float64))
 
 
-@_rule("not")
+@_rule("not", of=Compare)
 def not_comparison(x: Instruction, make: Rewriter) -> Instruction | None:
     """not (x = y) -> x != y, and back, NaN included; not (x < y) -> x >= y for types without NaN."""
     (inner,) = x.operands
-    if not isinstance(inner.op, Compare):
-        return None
     op = inner.op_as(Compare)
     if op.direction not in (ComparisonDirection.EQ, ComparisonDirection.NE) and not _is_exactly_ordered(inner):
         return None
@@ -223,11 +220,11 @@ def select_constant(x: Instruction, make: Rewriter) -> Instruction | None:
     return left if bool(number) else right
 
 
-@_rule("select")
+@_rule("select", of=Not)
 def select_by_not(x: Instruction, make: Rewriter) -> Instruction | None:
     """select(not p, x, y) -> select(p, y, x)."""
     chooser, left, right = x.operands
-    return make.on(x, chooser.operands[0], right, left) if isinstance(chooser.op, Not) else None
+    return make.on(x, chooser.operands[0], right, left)
 
 
 @_rule("select")

@@ -43,19 +43,16 @@ def identity_reshape(x: Instruction, make: Rewriter) -> Instruction | None:
     return inner if inner.shape.dimensions == x.shape.dimensions else None
 
 
-@_rule("reshape")
+@_rule("reshape", of=Reshape)
 def reshape_twice(x: Instruction, make: Rewriter) -> Instruction | None:
     """reshape(reshape(x)) -> reshape(x): the order of elements is the same throughout."""
-    (inner,) = x.operands
-    return make.reshape(inner.operands[0], x.shape.dimensions) if isinstance(inner.op, Reshape) else None
+    return make.reshape(x.operands[0].operands[0], x.shape.dimensions)
 
 
-@_rule("reshape")
+@_rule("reshape", of=Broadcast)
 def reshape_broadcast(x: Instruction, make: Rewriter) -> Instruction | None:
     """reshape(broadcast(x)) -> broadcast(x), of a scalar, or where only dimensions of size 1 are added or removed."""
     (inner,) = x.operands
-    if not isinstance(inner.op, Broadcast):
-        return None
     (source,) = inner.operands
     if not source.shape.dimensions:
         return make.broadcast(source, x.shape.dimensions)
@@ -68,15 +65,13 @@ def reshape_broadcast(x: Instruction, make: Rewriter) -> Instruction | None:
     return make.broadcast(narrow, x.shape.dimensions, [result_dimension[dimensions[d]] for d in proper_dimensions])
 
 
-@_rule("reshape")
+@_rule("reshape", of=Transpose)
 def reshape_transpose(x: Instruction, make: Rewriter) -> Instruction | None:
     """reshape(transpose(x)) -> transpose(reshape(x)), where the reshape only removes dimensions of size 1.
 
     This brings transposes next to operations that can absorb them, such as dots.
     """
     (inner,) = x.operands
-    if not isinstance(inner.op, Transpose):
-        return None
     (source,) = inner.operands
     if _proper_sizes(inner.shape.dimensions) != x.shape.dimensions:
         return None
@@ -99,22 +94,18 @@ def identity_transpose(x: Instruction, make: Rewriter) -> Instruction | None:
     return make.reshape(inner, x.shape.dimensions) if list(permutation) != sorted(permutation) else inner
 
 
-@_rule("transpose")
+@_rule("transpose", of=Transpose)
 def transpose_twice(x: Instruction, make: Rewriter) -> Instruction | None:
     """transpose(transpose(x)) -> transpose(x)."""
     (inner,) = x.operands
-    if not isinstance(inner.op, Transpose):
-        return None
     first = inner.op_as(Transpose).dimensions
     return make.transpose(inner.operands[0], [first[d] for d in x.op_as(Transpose).dimensions])
 
 
-@_rule("transpose")
+@_rule("transpose", of=Broadcast)
 def transpose_broadcast(x: Instruction, make: Rewriter) -> Instruction | None:
     """transpose(broadcast(x)) -> broadcast(x)."""
     (inner,) = x.operands
-    if not isinstance(inner.op, Broadcast):
-        return None
     inverse = permutation_inverse(x.op_as(Transpose).dimensions)
     dimensions = [inverse[d] for d in inner.op_as(Broadcast).dimensions]
     return make.broadcast(inner.operands[0], x.shape.dimensions, dimensions)
@@ -134,12 +125,10 @@ def identity_broadcast(x: Instruction, make: Rewriter) -> Instruction | None:
     return make.reshape(make.transpose(inner, order), x.shape.dimensions)
 
 
-@_rule("broadcast")
+@_rule("broadcast", of=Broadcast)
 def broadcast_twice(x: Instruction, make: Rewriter) -> Instruction | None:
     """broadcast(broadcast(x)) -> broadcast(x)."""
     (inner,) = x.operands
-    if not isinstance(inner.op, Broadcast):
-        return None
     outer = x.op_as(Broadcast).dimensions
     dimensions = [outer[d] for d in inner.op_as(Broadcast).dimensions]
     return make.broadcast(inner.operands[0], x.shape.dimensions, dimensions)
@@ -157,12 +146,10 @@ def broadcast_of_narrow(x: Instruction, make: Rewriter) -> Instruction | None:
     return make.broadcast(narrow, x.shape.dimensions, [dimensions[d] for d in _proper(sizes)])
 
 
-@_rule("broadcast")
+@_rule("broadcast", of=Iota)
 def broadcast_iota(x: Instruction, make: Rewriter) -> Instruction | None:
     """broadcast(iota) -> iota along the dimension that the iota's dimension is mapped to."""
     (inner,) = x.operands
-    if not isinstance(inner.op, Iota):
-        return None
     dimension = x.op_as(Broadcast).dimensions[inner.op_as(Iota).iota_dimension]
     return make.add(Iota(iota_dimension=dimension), shape=x.shape.without_layout())
 
@@ -189,12 +176,10 @@ def identity_reverse(x: Instruction, make: Rewriter) -> Instruction | None:
     return _reverse(inner, [d for d in dimensions if d not in same], make) if same or not dimensions else None
 
 
-@_rule("reverse")
+@_rule("reverse", of=Reverse)
 def reverse_twice(x: Instruction, make: Rewriter) -> Instruction | None:
     """reverse(reverse(x)) -> reverse(x), along the dimensions that only one of them reverses."""
     (inner,) = x.operands
-    if not isinstance(inner.op, Reverse):
-        return None
     first, second = inner.op_as(Reverse).dimensions, x.op_as(Reverse).dimensions
     return _reverse(inner.operands[0], sorted(set(first) ^ set(second)), make)
 

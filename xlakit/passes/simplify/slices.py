@@ -35,12 +35,10 @@ def identity_slice(x: Instruction, make: Rewriter) -> Instruction | None:
     return inner if inner.shape.dimensions == x.shape.dimensions else None
 
 
-@_rule("slice")
+@_rule("slice", of=Slice)
 def slice_twice(x: Instruction, make: Rewriter) -> Instruction | None:
     """slice(slice(x)) -> slice(x): element i of the outer one is element start + i * stride of the inner one."""
     (inner,) = x.operands
-    if not isinstance(inner.op, Slice):
-        return None
     ranges = [
         _range(first.start + second.start * first.stride, size, first.stride * second.stride)
         for first, second, size in zip(_ranges(inner), _ranges(x), x.shape.dimensions, strict=True)
@@ -53,25 +51,23 @@ def _range(start: int, count: int, stride: int) -> SliceDimension:
     return SliceDimension(start, start + (count - 1) * stride + 1, stride) if count else SliceDimension(0, 0)
 
 
-@_rule("slice")
+@_rule("slice", of=Broadcast)
 def slice_broadcast(x: Instruction, make: Rewriter) -> Instruction | None:
     """slice(broadcast(x)) -> broadcast(slice(x))."""
     (inner,) = x.operands
-    if not isinstance(inner.op, Broadcast):
-        return None
     dimensions = inner.op_as(Broadcast).dimensions
     part = make.slice(inner.operands[0], [_ranges(x)[d] for d in dimensions])
     return make.broadcast(part, x.shape.dimensions, dimensions)
 
 
-@_rule("slice")
+@_rule("slice", of=Reshape)
 def slice_reshape(x: Instruction, make: Rewriter) -> Instruction | None:
     """slice(reshape(x)) -> reshape(slice(x)), where the reshape only adds and removes dimensions of size 1.
 
     This brings a slice of a stack next to the concatenation that made the stack.
     """
     (inner,) = x.operands
-    if not isinstance(inner.op, Reshape) or not x.shape.num_elements:
+    if not x.shape.num_elements:
         return None
     (source,) = inner.operands
     sizes = inner.shape.dimensions
@@ -82,12 +78,10 @@ def slice_reshape(x: Instruction, make: Rewriter) -> Instruction | None:
     return make.reshape(make.slice(source, ranges), x.shape.dimensions)
 
 
-@_rule("slice")
+@_rule("slice", of=Transpose)
 def slice_transpose(x: Instruction, make: Rewriter) -> Instruction | None:
     """slice(transpose(x)) -> transpose(slice(x)), where such slices for all users have no more elements than x."""
     (inner,) = x.operands
-    if not isinstance(inner.op, Transpose):
-        return None
     uses = make.uses(inner)
     if uses > 1 and uses * x.shape.num_elements > inner.shape.num_elements:
         return None
@@ -97,24 +91,24 @@ def slice_transpose(x: Instruction, make: Rewriter) -> Instruction | None:
     return make.transpose(part, permutation)
 
 
-@_rule("slice")
+@_rule("slice", of=Reverse)
 def slice_reverse(x: Instruction, make: Rewriter) -> Instruction | None:
     """slice(reverse(x)) -> reverse(slice(x)): element i of reverse(x) is element size - 1 - i of x."""
     (inner,) = x.operands
-    if not isinstance(inner.op, Reverse) or not x.shape.num_elements:
+    if not x.shape.num_elements:
         return None
     ranges = list(_ranges(x))
-    for d in inner.op.dimensions:
+    for d in inner.op_as(Reverse).dimensions:
         size, count, stride = inner.shape.dimensions[d], x.shape.dimensions[d], ranges[d].stride
         ranges[d] = _range(size - 1 - ranges[d].start - (count - 1) * stride, count, stride)
     return make.add(inner.op, make.slice(inner.operands[0], ranges))
 
 
-@_rule("slice")
+@_rule("slice", of=Pad)
 def slice_pad(x: Instruction, make: Rewriter) -> Instruction | None:
     """slice(pad(x, v)) -> slice(x) inside of x, broadcast(v) outside of it."""
     (inner,) = x.operands
-    if not isinstance(inner.op, Pad) or not one_type(inner):
+    if not one_type(inner):
         return None
     source, value = inner.operands
     moved: list[SliceDimension] = []
@@ -129,11 +123,11 @@ def slice_pad(x: Instruction, make: Rewriter) -> Instruction | None:
     return make.slice(source, moved) if len(moved) == len(_ranges(x)) else None
 
 
-@_rule("slice")
+@_rule("slice", of=Concatenate)
 def slice_concatenate(x: Instruction, make: Rewriter) -> Instruction | None:
     """slice(concatenate(x, y, z)) -> slice(y), or slice(concatenate(x, y)), without arrays that the slice misses."""
     (inner,) = x.operands
-    if not isinstance(inner.op, Concatenate) or not one_type(inner):
+    if not one_type(inner):
         return None
     dimension = inner.op_as(Concatenate).dimension
     part = _ranges(x)[dimension]

@@ -76,7 +76,7 @@ def _opposite(comparator: Computation, context: PassContext) -> Computation | No
     return opposite
 
 
-@_rule("topk")
+@_rule("topk", of=Negate)
 def top_k_negated(x: Instruction, make: Rewriter) -> Instruction | None:
     """topk(-x) -> (-values, indices) of the topk(x) from the other end of the order, for floats.
 
@@ -84,7 +84,7 @@ def top_k_negated(x: Instruction, make: Rewriter) -> Instruction | None:
     """
     (negated,) = x.operands
     op = x.op_as(TopK)
-    if not isinstance(negated.op, Negate) or not one_type(negated) or not negated.shape.element_type.is_floating:
+    if not one_type(negated) or not negated.shape.element_type.is_floating:
         return None
     if negated.shape.element_type.name.endswith(("FNUZ", "FNU")):
         return None
