@@ -14,7 +14,7 @@ from xlakit.dataclass import dataclass
 from xlakit.errors import ShapeError
 from xlakit.ir.operation import Array, Evaluation, Kind, Op, Value, attribute, operation
 from xlakit.ops.handle import OperandLike, XlaOp, as_ops, building, emit
-from xlakit.ops.shared.hints import below
+from xlakit.ops.shared.checks import check_dimension
 from xlakit.ops.shared.numerics import from_double, to_double
 
 
@@ -32,10 +32,7 @@ class _BatchNorm(Op):
                 f"the operand must be a floating-point array of rank 1 or more, got {operand}",
                 hint="convert it with convert_element_type to a floating-point type; broadcast a scalar",
             )
-        if not 0 <= self.feature_index < operand.rank:
-            raise ShapeError(
-                f"feature_index {self.feature_index} is out of range for {operand}", hint=below(operand.rank)
-            )
+        check_dimension("feature_index", self.feature_index, operand)
         count = operand.dimensions[self.feature_index]
         for name, shape in features.items():
             if not shape.is_array or shape.rank != 1 or not shape.element_type.is_floating:

@@ -25,7 +25,7 @@ from xlakit.ir.enums import ConvolutionKind, Precision, PrecisionAlgorithm
 from xlakit.ir.operation import Array, Evaluation, Kind, Op, Value, attribute, operation
 from xlakit.ops.dot import PrecisionConfig, emit_product, result_type
 from xlakit.ops.handle import OperandLike, XlaOp, as_ops, building
-from xlakit.ops.shared.checks import need_array
+from xlakit.ops.shared.checks import check_dimension, need_array
 from xlakit.ops.shared.contraction import common_part, multiply_matrices
 from xlakit.ops.shared.hints import below, multiple
 from xlakit.ops.shared.nibbles import unpacked
@@ -494,6 +494,5 @@ def conv_general_dilated(
 
 def _sizes(shape: Shape, dimensions: Sequence[int]) -> list[int]:
     for dimension in dimensions:
-        if not 0 <= dimension < need_array(shape).rank:
-            raise ShapeError(f"spatial dimension {dimension} is out of range for {shape}", hint=below(shape.rank))
+        check_dimension("spatial dimension", dimension, need_array(shape))
     return [shape.dimensions[d] for d in dimensions]

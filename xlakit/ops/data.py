@@ -17,7 +17,7 @@ from xlakit.errors import LiteralError, ShapeError
 from xlakit.ir.operation import TOKEN, Evaluation, Kind, Op, Value, attribute, operation
 from xlakit.ir.traits import Distinct, Elementwise, Forwarding
 from xlakit.ops.handle import Builder, OperandLike, XlaOp, as_op, building, common_builder, emit
-from xlakit.ops.shared.checks import need_declared
+from xlakit.ops.shared.checks import check_dimension, need_declared
 from xlakit.ops.shared.hints import below
 
 
@@ -112,10 +112,7 @@ class Iota(Op):
                 f"the result must be an array of rank 1 or more, not {shape}",
                 hint="count along a dimension of an array, and reshape the result",
             )
-        if not 0 <= self.iota_dimension < shape.rank:
-            raise ShapeError(
-                f"iota_dimension {self.iota_dimension} is out of range for {shape}", hint=below(shape.rank)
-            )
+        check_dimension("iota_dimension", self.iota_dimension, shape)
         kind = shape.element_type
         if not (kind.is_integral or kind.is_floating or kind.is_complex):
             raise ShapeError(f"{kind.hlo_name} cannot count", hint="count in s32 and convert the result")

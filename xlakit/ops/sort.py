@@ -29,7 +29,7 @@ from xlakit.ops.handle import (
     common_builder,
     emit,
 )
-from xlakit.ops.shared.hints import below
+from xlakit.ops.shared.checks import check_dimension
 from xlakit.ops.shared.numerics import to_double, total_order_key
 from xlakit.ops.shared.padding import zero_extend
 
@@ -51,10 +51,7 @@ class Sort(Op):
                     "all operands must be arrays of the same dimensions",
                     hint=f"broadcast or slice all to {list(operands[0].dimensions)}",
                 )
-        if not 0 <= self.dimension < operands[0].rank:
-            raise ShapeError(
-                f"dimension {self.dimension} is out of range for {operands[0]}", hint=below(operands[0].rank)
-            )
+        check_dimension("dimension", self.dimension, operands[0])
         self._check_comparator(operands)
         shapes = [o.without_layout() for o in operands]
         return shapes[0] if len(shapes) == 1 else make_tuple_shape(shapes)

@@ -29,8 +29,8 @@ from xlakit.ops.communication.collective import (
 )
 from xlakit.ops.handle import XlaOp, building, common_builder, emit
 from xlakit.ops.shared.calling import agree, zero_value
-from xlakit.ops.shared.checks import check_channel
-from xlakit.ops.shared.hints import below, multiple
+from xlakit.ops.shared.checks import check_channel, check_dimension
+from xlakit.ops.shared.hints import multiple
 
 Pairs = tuple[tuple[int, int], ...]
 
@@ -58,10 +58,7 @@ class AllToAll(Collective):
                 hint="leave split_dimension out to send one operand to each device",
             )
         (operand,) = operands
-        if not 0 <= self.split_dimension < operand.rank:
-            raise ShapeError(
-                f"split dimension {self.split_dimension} is out of range for {operand}", hint=below(operand.rank)
-            )
+        check_dimension("split dimension", self.split_dimension, operand)
         size = operand.dimensions[self.split_dimension]
         if self.group_size is not None and size % self.group_size:
             raise ShapeError(
@@ -122,8 +119,7 @@ def all_to_all(
     shape = operand.shape
     split, concat = split_dimension, concat_dimension
     for dimension in (split, concat):
-        if not 0 <= dimension < shape.rank:
-            raise ShapeError(f"dimension {dimension} is out of range for {shape}", hint=below(shape.rank))
+        check_dimension("dimension", dimension, shape)
     if split_count < 1 or shape.dimensions[split] % split_count:
         raise ShapeError(
             f"dimension {split} of {shape} does not divide by split_count {split_count}",

@@ -32,7 +32,7 @@ from xlakit.ops.communication.collective import (
 from xlakit.ops.elementwise import binary
 from xlakit.ops.handle import Builder, ComputationLike, XlaOp, building, scalar_shapes
 from xlakit.ops.shared.calling import zero_value
-from xlakit.ops.shared.checks import check_channel
+from xlakit.ops.shared.checks import check_channel, check_dimension
 from xlakit.ops.shared.hints import below, multiple
 
 
@@ -80,10 +80,7 @@ class AllGather(Collective):
         self.check_groups(operands)
         dimension = self.all_gather_dimension
         for operand in operands:
-            if not 0 <= dimension < operand.rank:
-                raise ShapeError(
-                    f"all_gather_dimension {dimension} is out of range for {operand}", hint=below(operand.rank)
-                )
+            check_dimension("all_gather_dimension", dimension, operand)
         own, count = operands[0].dimensions[dimension], self.group_size
         if count is None or declared is not None:
             size = _declared_size(declared, dimension)
@@ -230,10 +227,7 @@ class ReduceScatter(Collective):
         check_combiner(self.to_apply)
         dimension = self.scatter_dimension
         for operand in operands:
-            if not 0 <= dimension < operand.rank:
-                raise ShapeError(
-                    f"scatter_dimension {dimension} is out of range for {operand}", hint=below(operand.rank)
-                )
+            check_dimension("scatter_dimension", dimension, operand)
         count = self.group_size
         if count is None or declared is not None:
             size, whole = _declared_size(declared, dimension), operands[0].dimensions[dimension]

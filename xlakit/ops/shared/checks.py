@@ -46,6 +46,12 @@ def check_channel(channel_id: int | None, *, least: int = 0) -> None:
         )
 
 
+def check_dimension(what: str, dimension: int, shape: Shape) -> None:
+    """Raise ShapeError unless this is the number of a dimension of ``shape``."""
+    if not 0 <= dimension < shape.rank:
+        raise ShapeError(f"{what} {dimension} is out of range for {shape}", hint=below(shape.rank))
+
+
 def check_distinct(what: str, dimensions: Sequence[int], rank: int) -> None:
     """Raise ShapeError unless these are different dimension numbers of an array of ``rank``."""
     for dimension in dimensions:
