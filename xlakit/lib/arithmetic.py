@@ -32,46 +32,26 @@ def create_scalar_computation(
     return builder.build(generator(lhs, rhs))
 
 
-@building
-def create_scalar_add_computation(type: PrimitiveType) -> XlaComputation:
-    """(T, T) -> T: the sum. Source: CreateScalarAddComputation."""
-    return create_scalar_computation("add", type, add)
+def _of_two_scalars(
+    name: str, generator: Callable[[XlaOp, XlaOp], XlaOp], law: str
+) -> Callable[[PrimitiveType], XlaComputation]:
+    """The function that makes the computation of a binary operation for an element type."""
+
+    def function(type: PrimitiveType) -> XlaComputation:
+        return create_scalar_computation(generator.__name__.strip("_"), type, generator)
+
+    function.__name__ = function.__qualname__ = f"create_scalar_{name}_computation"
+    function.__doc__ = f"{law}. Source: CreateScalar{name.capitalize()}Computation."
+    return building(function)
 
 
-@building
-def create_scalar_multiply_computation(type: PrimitiveType) -> XlaComputation:
-    """(T, T) -> T: the product. Source: CreateScalarMultiplyComputation."""
-    return create_scalar_computation("mul", type, mul)
-
-
-@building
-def create_scalar_ge_computation(type: PrimitiveType) -> XlaComputation:
-    """(T, T) -> PRED: whether the first is at least the second. Source: CreateScalarGeComputation."""
-    return create_scalar_computation("ge", type, ge)
-
-
-@building
-def create_scalar_max_computation(type: PrimitiveType) -> XlaComputation:
-    """(T, T) -> T: the greater one, NaN if one is. Source: CreateScalarMaxComputation."""
-    return create_scalar_computation("max", type, max)
-
-
-@building
-def create_scalar_min_computation(type: PrimitiveType) -> XlaComputation:
-    """(T, T) -> T: the lesser one, NaN if one is. Source: CreateScalarMinComputation."""
-    return create_scalar_computation("min", type, min)
-
-
-@building
-def create_scalar_and_computation(type: PrimitiveType) -> XlaComputation:
-    """(T, T) -> T for PRED and integers: both, bit by bit. Source: CreateScalarAndComputation."""
-    return create_scalar_computation("and", type, and_)
-
-
-@building
-def create_scalar_or_computation(type: PrimitiveType) -> XlaComputation:
-    """(T, T) -> T for PRED and integers: either, bit by bit. Source: CreateScalarOrComputation."""
-    return create_scalar_computation("or", type, or_)
+create_scalar_add_computation = _of_two_scalars("add", add, "(T, T) -> T: the sum")
+create_scalar_multiply_computation = _of_two_scalars("multiply", mul, "(T, T) -> T: the product")
+create_scalar_ge_computation = _of_two_scalars("ge", ge, "(T, T) -> PRED: whether the first is at least the second")
+create_scalar_max_computation = _of_two_scalars("max", max, "(T, T) -> T: the greater one, NaN if one is")
+create_scalar_min_computation = _of_two_scalars("min", min, "(T, T) -> T: the lesser one, NaN if one is")
+create_scalar_and_computation = _of_two_scalars("and", and_, "(T, T) -> T for PRED and integers: both, bit by bit")
+create_scalar_or_computation = _of_two_scalars("or", or_, "(T, T) -> T for PRED and integers: either, bit by bit")
 
 
 @building
