@@ -52,31 +52,21 @@ def approx_top_k(
     recall_target: float,
     aggregate: bool,
     override: int,
+    *,
+    is_fallback: bool = False,
 ) -> Any:
     """The first elements along a dimension in the order of a comparator: exactly, whatever the recall asked for."""
     _check_operands(operands, init_values, dimension)
     kept, log2_reduction = _sizes(operands, top_k, dimension, recall_target, aggregate, override)
-    if aggregate:
+    if aggregate or is_fallback:
         return _top_k(operands, kept, dimension, comparator)
     # If the partial reduction would not make the arrays smaller, they are returned unchanged.
     return data.tuple_(builder, _first(operands, kept, dimension, comparator) if log2_reduction else list(operands))
 
 
-def approx_top_k_fallback(
-    builder: Any,
-    operands: Any,
-    init_values: Any,
-    top_k: int,
-    dimension: int,
-    comparator: Any,
-    recall_target: float,
-    aggregate: bool,
-    override: int,
-) -> Any:
+def approx_top_k_fallback(*arguments: Any) -> Any:
     """The first elements along a dimension in the order of a comparator."""
-    _check_operands(operands, init_values, dimension)
-    kept, _ = _sizes(operands, top_k, dimension, recall_target, aggregate, override)
-    return _top_k(operands, kept, dimension, comparator)
+    return approx_top_k(*arguments, is_fallback=True)
 
 
 def _check_operands(operands: Sequence[Any], init_values: Sequence[Any], dimension: int) -> None:
