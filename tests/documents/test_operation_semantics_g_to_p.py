@@ -114,30 +114,6 @@ def test_map_applies_a_scalar_computation_at_every_index():
     )
 
 
-def test_map_may_give_another_type():
-    result = evaluate(lambda a, b: xla.map([a, b], xla.gt, [0]), floats([1, 5]), floats([2, 3]))
-    same(result, np.array([False, True]))
-
-
-def test_map_with_control_flow_inside():
-    def collatz(n):
-        def step(s):
-            i, x = xla.get_tuple_element(s, 0), xla.get_tuple_element(s, 1)
-            return i + 1, xla.select(xla.eq(x % 2, 0), x / 2, x * 3 + 1)
-
-        start = xla.tuple_(n * 0, n)
-        return xla.get_tuple_element(xla.while_(lambda s: xla.get_tuple_element(s, 1) > 1, step, start), 0)
-
-    same(evaluate(lambda n: xla.map(n, collatz, [0]), ints([1, 2, 3, 6, 7])), ints([0, 1, 7, 8, 16]))
-
-
-def test_map_has_rules():
-    refused(lambda a, b: xla.map([a, b], xla.add, [0]), f32(2), f32(3))
-    refused(lambda a: xla.map([a], xla.neg, [1]), f32(2))
-    refused(lambda a: xla.map([a], xla.neg, [1, 0]), f32(2, 2))
-    refused(lambda a: xla.map([a], lambda x: xla.broadcast(x, (2,)), [0]), f32(2))
-
-
 # -- OptimizationBarrier --------------------------------------------------------------------------
 
 

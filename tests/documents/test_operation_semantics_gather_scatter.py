@@ -83,21 +83,6 @@ def test_gather_is_the_formal_definition(seed):
 GRID = np.arange(16 * 11, dtype=np.float32).reshape(16, 11)
 
 
-def test_gather_of_five_slices_is_a_batched_dynamic_slice():
-    starts = np.array([[0, 0], [8, 5], [3, 2], [1, 4], [7, 1]], dtype=np.int64)
-    output = evaluate(
-        lambda o, i: xla.gather(
-            o, i, slice_sizes=(8, 6), offset_dims=(1, 2), collapsed_slice_dims=(), start_index_map=(0, 1)
-        ),
-        GRID,
-        starts,
-    )
-    assert output.shape == (5, 8, 6)
-    for g, (x, y) in enumerate(starts):
-        for o0, o1 in np.ndindex(8, 6):
-            assert output[g, o0, o1] == GRID[x + o0, y + o1]
-
-
 def test_gather_indices_may_have_several_batch_dimensions():
     rng = np.random.default_rng(0)
     starts = np.stack([rng.integers(0, 9, (4, 5)), rng.integers(0, 6, (4, 5))], axis=-1).astype(np.int64)
@@ -139,45 +124,6 @@ def test_an_index_vector_dim_of_the_rank_means_a_trailing_dimension_of_1():
 
 
 GATHER = {"offset_dims": (1,), "collapsed_slice_dims": (0,), "start_index_map": (0,), "index_vector_dim": 1}
-
-
-@pytest.mark.parametrize(
-    "change",
-    [
-        {"slice_sizes": (1,)},  # not as many as the operand's rank
-        {"slice_sizes": (2, 3)},  # a collapsed dimension of another size than 1
-        {"slice_sizes": (1, 12)},  # more than the operand has
-        {"slice_sizes": (1, -1)},
-        {"offset_dims": ()},  # offset and collapsed dimensions do not make up the rank
-        {"offset_dims": (2,)},  # outside the result
-        {"offset_dims": (0, 1), "collapsed_slice_dims": (1, 0)},
-        {"collapsed_slice_dims": (2,)},
-        {"start_index_map": (0, 1)},  # not as many as an index vector has
-        {"start_index_map": (2,)},
-        {"index_vector_dim": 3},
-        {"index_vector_dim": -1},
-    ],
-)
-def test_gather_has_rules(change):
-    arguments = {"slice_sizes": (1, 11), **GATHER, **change}
-    refused(lambda o, i: xla.gather(o, i, **arguments), f32(16, 11), s32(5, 1))
-
-
-def test_gather_dimension_lists_are_in_order():
-    refused(
-        lambda o, i: xla.gather(o, i, slice_sizes=(1, 3), offset_dims=(2, 1), start_index_map=(0,)),
-        f32(16, 11),
-        s32(5, 1),
-    )
-    refused(
-        lambda o, i: xla.gather(o, i, slice_sizes=(1, 1), collapsed_slice_dims=(1, 0), start_index_map=(0,)),
-        f32(16, 11),
-        s32(5, 1),
-    )
-
-
-def test_gather_indices_are_integers():
-    refused(lambda o, i: xla.gather(o, i, slice_sizes=(1, 11), **GATHER), f32(16, 11), f32(5, 1))
 
 
 def test_promises_do_not_change_the_result():

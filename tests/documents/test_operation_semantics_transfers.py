@@ -40,9 +40,9 @@ def test_infeeds_of_two_loops_are_in_the_order_of_the_loops():
 
 
 def test_infeed_of_a_tuple():
-    executable = compiled(lambda b: xla.infeed(b, xla.make_tuple_shape([f32(2), s32()])))
-    executable.execution_context.infeed(0, (floats([1, 2]), ints(3)))
-    same(executable(), (floats([1, 2]), ints(3)))
+    executable = compiled(lambda b: xla.infeed(b, xla.make_tuple_shape([f32(2), s32(1)])))
+    executable.execution_context.infeed(0, (floats([1, 2]), [3]))
+    same(executable(), (floats([1, 2]), ints([3])))
 
 
 def test_infeed_of_an_empty_tuple_reads_nothing():
@@ -176,14 +176,3 @@ def test_the_signature_is_the_same_for_any_number_of_arguments():
 
     xla.register_c_custom_call("documents.seven", seven)
     same(evaluate(lambda b: xla.custom_call(b, "documents.seven", [], s32())), ints(7))
-
-
-def test_custom_call_of_an_unknown_name():
-    with pytest.raises(xla.UnsupportedError, match=r"documents\.unknown"):
-        evaluate(call_myfunc("documents.unknown"), X, Y)
-
-
-def test_a_custom_call_must_give_its_shape():
-    xla.register_custom_call("documents.wrong", lambda x, y: np.zeros((2, 2), np.float32))
-    with pytest.raises(xla.ExecutionError):
-        evaluate(call_myfunc("documents.wrong"), X, Y)

@@ -55,27 +55,6 @@ def test_calls_and_fusions_of_pointwise_computations_are_pointwise():
 # -- while -----------------------------------------------------------------------------------------
 
 
-def test_while_of_the_document_adds_a_vector_a_thousand_times():
-    def loop(vector):
-        builder = vector.builder
-
-        def body(state):
-            count, total = (xla.get_tuple_element(state, i) for i in range(2))
-            ones = xla.broadcast(xla.constant(state.builder, 1.0), [10])
-            return count + 1, total + ones
-
-        start = (xla.constant(builder, 0), vector)
-        return xla.while_(lambda state: xla.get_tuple_element(state, 0) < 1000, body, start)
-
-    count, total = evaluate(loop, np.zeros(10, np.float32))
-    same(count, ints(1000))
-    same(total, np.full(10, 1000, np.float32))
-
-
-def test_while_whose_condition_fails_at_once_gives_its_init():
-    same(evaluate(lambda x: xla.while_(lambda v: v < 0, lambda v: v + 1, x), ints(5)), ints(5))
-
-
 def test_while_checks_its_computations():
     refused("must give pred", lambda x: xla.while_(lambda v: v + 1, lambda v: v, x), s32())
     refused("must give pred", lambda x: xla.while_(lambda v: v < 0, lambda v: v, x), s32(2))
@@ -103,14 +82,6 @@ def test_conditional_by_pred_runs_one_of_two(pred, expected):
         return xla.conditional(p, x, lambda v: v + 1.0, (x, x), lambda v: -xla.get_tuple_element(v, 0))
 
     same(evaluate(choose, np.bool_(pred), floats(2)), floats(expected))
-
-
-@pytest.mark.parametrize(("index", "expected"), [(0, 10), (1, 20), (2, 30), (3, 30), (-1, 30), (2**31 - 1, 30)])
-def test_conditional_by_index_runs_the_last_branch_out_of_range(index, expected):
-    def choose(i, x):
-        return xla.conditional(i, [lambda v: v * 10, lambda v: v * 20, lambda v: v * 30], [x, x, x])
-
-    same(evaluate(choose, ints(index), ints(1)), ints(expected))
 
 
 def test_conditional_takes_its_arguments_by_name():

@@ -35,8 +35,8 @@ def by_loops(lhs, rhs, window, features=1, batches=1):
 @pytest.mark.parametrize("seed", range(30))
 def test_convolution_is_its_definition(seed):
     rng = np.random.default_rng(seed)
-    n = int(rng.integers(0, 3))
-    features, batches = [(1, 1), (2, 1), (1, 2)][rng.integers(3)]
+    n = int(rng.integers(0, 4))
+    features, batches = [(1, 1), (2, 1), (3, 1), (1, 2)][rng.integers(4)]
     lhs = rng.integers(-4, 5, (batches * rng.integers(1, 3), features * rng.integers(1, 3), *rng.integers(1, 6, n)))
     rhs = rng.integers(-4, 5, (features * batches * 2, lhs.shape[1] // features, *rng.integers(1, 4, n)))
     window = [

@@ -92,6 +92,9 @@ def test_rules():
     assert infer(solve(), square, right) == "f32[2,4,3]"
     refused("must be equal", solve(), right, right)
     refused("3 columns", solve(False), square, right)
+    refused("3 rows", solve(), square, shape(xla.F32, 2, 3, 4))
+    refused("rank 2", solve(), shape(xla.F32, 4), shape(xla.F32, 4))
+    refused("floating-point or complex", solve(), shape(xla.S32, 4, 4), shape(xla.S32, 4, 3))
     refused("same rank", solve(), square, shape(xla.F32, 4, 3))
     refused("same element type", solve(), square, shape(xla.F64, 2, 4, 3))
     refused("batch dimensions", solve(), square, shape(xla.F32, 3, 4, 3))

@@ -22,33 +22,6 @@ def test_broadcast_adds_dimensions_on_the_left():
     assert infer(lambda x: xla.broadcast(x, [7, 0]), f32(5, dynamic=[True])) == "f32[7,0,<=5]"
 
 
-def test_broadcast_refuses_negative_sizes():
-    refused("negative", lambda x: xla.broadcast(x, [-1]), f32(2))
-
-
-def test_broadcast_in_dim_places_and_stretches():
-    x = ints([[1], [2]])
-    expected = np.broadcast_to(x.reshape(2, 1, 1), (2, 3, 4))
-    same(evaluate(lambda x: xla.broadcast_in_dim(x, [2, 3, 4], [0, 2]), x), expected)
-    same(evaluate(lambda x: xla.broadcast_in_dim(x, [3, 2], [1]), ints([5, 6])), ints([[5, 6]] * 3))
-
-
-@pytest.mark.parametrize(
-    ("sizes", "mapping", "message"),
-    [
-        ([2, 3], [0, 1], "entries"),
-        ([2, 3], [2], "out of range"),
-        ([3, 4], [0], "cannot become"),
-    ],
-)
-def test_broadcast_in_dim_refuses(sizes, mapping, message):
-    refused(message, lambda x: xla.broadcast_in_dim(x, sizes, mapping), f32(2))
-
-
-def test_broadcast_in_dim_refuses_an_order_that_falls():
-    refused("strictly increasing", lambda x: xla.broadcast_in_dim(x, [2, 2], [1, 0]), f32(2, 2))
-
-
 def test_broadcast_of_hlo_may_permute_but_not_stretch():
     operand, result = f32(2, 3), f32(3, 5, 2)
     assert Broadcast(dimensions=(2, 0)).result_shape([operand], result) == result.without_layout()
@@ -74,15 +47,6 @@ def test_reshape_refuses():
     refused("permute", lambda x: xla.reshape(x, [0, 0, 1], [24]), f32(4, 2, 3))
     refused("missing", xla.reshape, f32(4))
     refused("negative", lambda x: xla.reshape(x, [-2, -2]), f32(4))
-
-
-def test_collapse():
-    same(evaluate(lambda x: xla.collapse(x, [0, 1, 2]), CUBE), CUBE.reshape(24))
-    same(evaluate(lambda x: xla.collapse(x, [1, 2]), CUBE), CUBE.reshape(4, 6))
-    same(evaluate(lambda x: xla.collapse(x, [1]), CUBE), CUBE)
-    refused("consecutive", lambda x: xla.collapse(x, [0, 2]), f32(4, 2, 3))
-    refused("consecutive", lambda x: xla.collapse(x, [1, 0]), f32(4, 2, 3))
-    refused("out of range", lambda x: xla.collapse(x, [2, 3]), f32(4, 2, 3))
 
 
 @pytest.mark.parametrize(
@@ -148,21 +112,6 @@ def test_slice():
     same(evaluate(lambda x: xla.slice_in_dim(x, 1, 2, 1, 2), CUBE), CUBE[:, :, 1:2])
 
 
-@pytest.mark.parametrize(
-    ("start", "limit", "stride", "message"),
-    [
-        ([-1], [2], [1], "negative"),
-        ([3], [2], [1], "less than its start"),
-        ([0], [6], [1], "greater than its size"),
-        ([0], [2], [0], "at least 1"),
-        ([0, 0], [1, 1], [1, 1], "slice ranges"),
-        ([0], [1, 1], [1], "entries"),
-    ],
-)
-def test_slice_refuses(start, limit, stride, message):
-    refused(message, lambda x: xla.slice(x, start, limit, stride), f32(5))
-
-
 def test_slice_of_one_element_is_static():
     shape = f32(5, dynamic=[True])
     assert infer(lambda x: xla.slice(x, [0], [1]), shape) == "f32[1]"
@@ -170,27 +119,6 @@ def test_slice_of_one_element_is_static():
 
 
 # -- pad
-
-
-def pad_by_hand(x, value, config):
-    result = x
-    for axis, (low, high, interior) in enumerate(config):
-        rows = np.moveaxis(result, axis, 0)
-        spread = np.full((max(0, len(rows) + max(0, len(rows) - 1) * interior), *rows.shape[1:]), value, x.dtype)
-        spread[:: interior + 1] = rows
-        blank = np.full((100, *rows.shape[1:]), value, x.dtype)
-        spread = np.concatenate([blank[:low] if low > 0 else blank[:0], spread[-low if low < 0 else 0 :]])
-        spread = np.concatenate([spread, blank[:high]]) if high >= 0 else spread[: len(spread) + high]
-        result = np.moveaxis(spread, 0, axis)
-    return result
-
-
-@pytest.mark.parametrize("seed", range(20))
-def test_pad(seed):
-    rng = np.random.default_rng(seed)
-    x = rng.integers(0, 100, rng.integers(2, 5, 2)).astype(np.int32)
-    config = [(int(rng.integers(-1, 3)), int(rng.integers(-1, 3)), int(rng.integers(0, 3))) for _ in range(2)]
-    same(evaluate(lambda x: xla.pad(x, -1, config), x), pad_by_hand(x, -1, config))
 
 
 def test_pad_cuts_more_than_the_elements():
@@ -218,14 +146,6 @@ def test_concatenate():
     assert infer(lambda a, b: xla.concat_in_dim([a, b], 0), f32(2, dynamic=[True]), f32(3)) == "f32[<=5]"
     half = xla.make_shape(xla.BF16, [2])
     assert infer(lambda a, b: xla.concat_in_dim([a, b], 0), half, f32(3)) == "f32[5]"
-
-
-def test_concatenate_refuses():
-    refused("rank", lambda a, b: xla.concat_in_dim([a, b], 0), f32(2), f32(2, 2))
-    refused("differ", lambda a, b: xla.concat_in_dim([a, b], 0), f32(2, 3), f32(2, 2))
-    refused("out of range", lambda a: xla.concat_in_dim([a], 1), f32(2))
-    refused("out of range", lambda a: xla.concat_in_dim([a], 0), f32())
-    refused("s32", lambda a, b: xla.concat_in_dim([a, b], 0), f32(2), s32(2))
 
 
 # -- values whose size is known late

@@ -15,10 +15,6 @@ def scatter(update, **numbers):
     return lambda o, i, u: xla.scatter(o, i, u, update, **numbers)
 
 
-def second(_, value):
-    return value
-
-
 @pytest.mark.parametrize(
     ("kind", "starts"),
     [
@@ -61,19 +57,6 @@ def test_many_updates_of_one_place():
         evaluate(scatter(xla.max, **ELEMENTS), np.zeros(2, np.float32), np.zeros(updates.shape, np.int32), updates),
         np.array([updates.max(), 0], np.float32),
     )
-
-
-def test_updates_of_one_element_are_applied_in_the_order_of_the_indices():
-    indices = np.array([0, 1, 0, 2], np.int32)
-    updates = np.arange(1, 13, dtype=np.float32).reshape(4, 3)
-    replaced = evaluate(scatter(second, **WINDOWS), np.zeros(6, np.float32), indices, updates)
-    same(replaced, np.array([7, 8, 10, 11, 12, 0], np.float32))
-    # x -> 2x + u tells the order.
-    doubled = evaluate(scatter(lambda a, b: a + a + b, **WINDOWS), np.zeros(6, np.float32), indices, updates)
-    expected = np.zeros(6, np.float32)
-    for start, row in zip(indices, updates, strict=True):
-        expected[start : start + 3] = 2 * expected[start : start + 3] + row
-    same(doubled, expected)
 
 
 def test_a_computation_that_keeps_the_first_keeps_the_operand():
@@ -155,23 +138,6 @@ def test_batching_dimensions_run_along():
         updates,
     )
     same(result, np.array([[3, 0, 3], [0, 10, 0]], np.int32))
-
-
-@pytest.mark.parametrize("seed", range(20))
-def test_windows_against_loops(seed):
-    rng = np.random.default_rng(seed)
-    operand = rng.integers(-9, 9, (5, 6)).astype(np.int32)
-    starts = rng.integers(-1, 6, (4, 2)).astype(np.int32)
-    window = rng.integers(0, 4, 2)
-    updates = rng.integers(-9, 9, (window[0], 4, window[1])).astype(np.int32)
-    numbers = {"update_window_dims": [0, 2], "scatter_dims_to_operand_dims": [1, 0], "index_vector_dim": 1}
-    for update, apply in ((xla.sub, np.subtract), (xla.add, np.add), (xla.max, np.maximum), (second, lambda a, b: b)):
-        expected = operand.copy()
-        for k, (x, y) in enumerate(starts):
-            if 0 <= y <= 5 - window[0] and 0 <= x <= 6 - window[1]:
-                region = (slice(y, y + window[0]), slice(x, x + window[1]))
-                expected[region] = apply(expected[region], updates[:, k])
-        same(evaluate(scatter(update, **numbers), operand, starts, updates), expected)
 
 
 def test_nothing_to_scatter():

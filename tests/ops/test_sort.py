@@ -78,13 +78,6 @@ def test_an_inconsistent_comparator_still_gives_a_permutation(comparator):
     same(np.sort(np.abs(result)), np.sort(np.abs(values)))
 
 
-def test_the_document_sorts_three_operands_by_one():
-    operands = [np.array(v) for v in ([3, 1], [42, 50], [-3.0, 1.1])]
-    results = evaluate(lambda *o: xla.sort(o, lambda *p: xla.lt(p[0], p[1])), *operands)
-    for result, expected in zip(results, ([1, 3], [50, 42], [1.1, -3.0]), strict=True):
-        same(result, np.array(expected))
-
-
 def test_rules_of_sort():
     vector, matrix = shape(xla.F32, 4), shape(xla.F32, 4, 2)
     assert infer(lambda a, b: xla.sort([a, b]), shape(xla.S8, 4), vector) == "(s8[4], f32[4])"

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from evaluating import build, evaluate, f32, floats, infer, refused, s32, same
+from evaluating import build, evaluate, f32, infer, refused, s32, same
 
 import xlakit as xla
 from xlakit.ir.attributes import WindowDimension
@@ -98,14 +98,6 @@ def test_the_order_of_a_long_window_is_kept():
     same(scales, np.array([pow(10, i + 1, 1000003) for i in range(40)]))
 
 
-def test_the_examples_of_padding():
-    x = floats([10000, 1000, 100, 10, 1])
-    least = lambda padding: lambda x: xla.reduce_window(x, np.float32(np.inf), xla.min, [3], [2], padding)  # noqa: E731
-    same(evaluate(least("VALID"), x), floats([100, 1]))
-    same(evaluate(least("SAME"), x), floats([1000, 10, 1]))
-    same(evaluate(least([(1, 1)]), x), floats([1000, 10, 1]))
-
-
 def test_windows_of_small_floats_round_once():
     x = np.full((1, 40), 0.1, np.float32)
     expected = np.float32(sum([float(np.float32(0.1))] * 40))
@@ -169,12 +161,6 @@ def test_select_and_scatter_is_its_definition(seed):
                 )
 
             same(evaluate(run, x, source), select_by_loops(x, source, 100, window, compare, combine))
-
-
-def test_select_and_scatter_example():
-    x, source = floats([[7, 2, 5, 3], [3, 8, 9, 3]]), floats([[2, 6]])
-    got = evaluate(lambda x, s: xla.select_and_scatter(x, xla.ge, [2, 3], [2, 1], "VALID", s, 0, xla.add), x, source)
-    same(got, floats([[0, 0, 0, 0], [0, 0, 8, 0]]))
 
 
 def test_select_and_scatter_refuses():

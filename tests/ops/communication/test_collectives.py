@@ -30,31 +30,6 @@ def replicated(function, *arguments, replicas=None, partitions=1):
 # -- the documents' examples -----------------------------------------------------------------------
 
 
-def test_all_gather_of_the_document():
-    results = replicated(lambda x: xla.all_gather(x, 0, 2), floats([[1.0, 2.5], [3.0, 5.25]]))
-    for result in results:
-        same(result, floats([1.0, 2.5, 3.0, 5.25]))
-
-
-def test_all_reduce_of_the_document():
-    for result in replicated(lambda x: xla.all_reduce(x, xla.add), floats([[1.0, 2.5], [3.0, 5.25]])):
-        same(result, floats([4.0, 7.75]))
-
-
-def test_reduce_scatter_of_the_document():
-    results = replicated(lambda x: xla.reduce_scatter(x, xla.add, 0, 2), floats([[1.0, 2.25], [3.0, 5.25]]))
-    same(results[0], floats([4.0]))
-    same(results[1], floats([7.5]))
-
-
-def test_all_to_all_of_the_document():
-    # Block j of core i is full of 10 i + j.
-    operands = floats([np.kron(10 * i + np.arange(4), np.ones((4, 4))) for i in range(4)])
-    results = replicated(lambda x: xla.all_to_all(x, 1, 0, 4), operands)
-    for j, result in enumerate(results):
-        same(result, floats(np.kron([[10 * i + j] for i in range(4)], np.ones((4, 4)))))
-
-
 def test_ragged_all_to_all_of_the_document():
     def move(data, output, starts, sizes, targets, received):
         return xla.ragged_all_to_all(data, starts, sizes, output, targets, received)
@@ -73,13 +48,6 @@ def test_ragged_all_to_all_of_the_document():
 
 
 # -- groups ----------------------------------------------------------------------------------------
-
-
-def test_the_order_in_a_group_is_the_order_of_the_result():
-    values = ints([[0], [1], [2], [3]])
-    results = replicated(lambda x: xla.all_gather(x, 0, 2, [[2, 0], [1, 3]]), values)
-    for device, expected in enumerate([[2, 0], [1, 3], [2, 0], [1, 3]]):
-        same(results[device], ints(expected))
 
 
 @pytest.mark.parametrize(
@@ -205,13 +173,6 @@ def test_reduce_scatter_keeps_the_block_of_the_place_in_the_group():
     refused("does not divide", lambda x: xla.reduce_scatter(x, xla.add, 0, 2), f32(3))
 
 
-def test_all_to_all_along_one_dimension():
-    results = replicated(lambda x: xla.all_to_all(x, 0, 0, 2), ints([[1, 2], [3, 4]]))
-    same(results[0], ints([1, 3]))
-    same(results[1], ints([2, 4]))
-    refused("does not divide", lambda x: xla.all_to_all(x, 0, 1, 3), f32(4, 2))
-
-
 def test_all_to_all_in_tuple_form_needs_one_operand_for_each_device():
     refused("groups have 2 devices", lambda x: xla.all_to_all_tuple([x], [[0, 1]]), f32(2))
     refused("one operand", lambda x: x.builder.append(AllToAll(split_dimension=0), [x, x]), f32(2))
@@ -227,13 +188,6 @@ def test_ragged_all_to_all_checks_what_is_sent():
     arrays[2], arrays[5] = ints([[0]]), ints([[1]])
     with pytest.raises(xla.ExecutionError, match="sends 2 rows, 1 are expected"):
         replicated(move, *arrays)
-
-
-def test_collective_permute_gives_zeros_where_nobody_sends():
-    results = replicated(lambda x: xla.collective_permute(x, [(0, 1), (1, 2)]), floats([[1, 1], [2, 2], [3, 3]]))
-    same(results[0], floats([0, 0]))
-    same(results[1], floats([1, 1]))
-    same(results[2], floats([2, 2]))
 
 
 def test_collective_permute_of_two_arrays_over_partitions():

@@ -11,15 +11,6 @@ import xlakit as xla
 from xlakit.ops.communication.transfer import Infeed, Outfeed, Recv, RecvDone, Send, SendDone
 
 
-def test_infeeds_are_read_in_the_order_of_the_program():
-    executable = program(lambda b: xla.tuple_(xla.infeed(b, f32(2)), xla.infeed(b, s32())))
-    executable.execution_context.infeed(0, floats([1, 2]))
-    executable.execution_context.infeed(0, 7)
-    first, second = executable()
-    same(first, floats([1, 2]))
-    same(second, ints(7))
-
-
 def test_an_infeed_in_a_loop_reads_each_time():
     def loop(builder):
         def body(state):
@@ -31,16 +22,6 @@ def test_an_infeed_in_a_loop_reads_each_time():
     for value in (3, 4, 5, 6):
         executable.execution_context.infeed(0, value)
     same(executable(), ints(12))
-
-
-def test_an_infeed_of_a_tuple_and_of_the_empty_tuple():
-    pair = xla.make_tuple_shape([f32(), s32(1)])
-    executable = program(lambda b: xla.tuple_(xla.infeed(b, pair), xla.infeed(b, xla.make_tuple_shape([]))))
-    executable.execution_context.infeed(0, (1.5, [3]))
-    (first, second), nothing = executable()
-    same(first, floats(1.5))
-    same(second, ints([3]))
-    assert nothing == ()
 
 
 def test_feeds_refuse_nested_tuples_and_wrong_values():
@@ -135,14 +116,6 @@ def test_infeed_with_token_gives_value_and_token():
 
 
 # -- channels --------------------------------------------------------------------------------------
-
-
-def test_one_program_sends_to_another():
-    execution_context = xla.ExecutionContext()
-    sender = program(lambda b, x: (xla.send(x, 3), x)[1], f32(2), execution_context=execution_context)
-    receiver = program(lambda b, x: x + xla.recv(b, f32(2), 3), f32(2), execution_context=execution_context)
-    _, result = xla.run_together((sender, [floats([1, 2])]), (receiver, [floats([10, 10])]))
-    same(result, floats([11, 12]))
 
 
 def test_a_send_is_over_when_its_recv_has_begun():

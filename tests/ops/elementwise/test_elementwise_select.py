@@ -16,16 +16,6 @@ def pred(*dimensions):
     return xla.make_shape(xla.PRED, dimensions)
 
 
-def test_select_by_element():
-    chosen = evaluate(xla.select, np.array([True, False, False, True]), ints([1, 2, 3, 4]), ints([10, 20, 30, 40]))
-    same(chosen, ints([1, 20, 30, 4]))
-
-
-def test_select_by_a_scalar():
-    for condition, expected in ((True, [1, 2]), (False, [3, 4])):
-        same(evaluate(xla.select, np.array(condition), ints([1, 2]), ints([3, 4])), ints(expected))
-
-
 def test_select_of_numbers():
     same(evaluate(lambda x: xla.select(x > 0, x, 0), floats([-1, 2])), floats([0, 2]))
     same(evaluate(lambda p: xla.select(p, 1, 0), np.array([True, False])), ints([1, 0]))
