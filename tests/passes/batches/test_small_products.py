@@ -96,8 +96,8 @@ def bags(swapped, uses, kind="f32", width=20):
       table = {kind}[30,{width}] parameter(0)
       at = s32[5,7] parameter(1)
       w = {kind}[5,7] parameter(2)
-      rows = {kind}[5,7,{width}] gather(table, at), offset_dims={{2}}, collapsed_slice_dims={{0}}, start_index_map={{0}},
-        index_vector_dim=2, slice_sizes={{1,{width}}}
+      rows = {kind}[5,7,{width}] gather(table, at), offset_dims={{2}}, collapsed_slice_dims={{0}},
+        start_index_map={{0}}, index_vector_dim=2, slice_sizes={{1,{width}}}
       bags = {kind}[5,{width}] dot({f"{rows}, {weights}" if swapped else f"{weights}, {rows}"}), {numbers}
       ROOT r = ({kind}[5,{width}]{f", {kind}[5,7,{width}]" * (uses - 1)}) tuple(bags{", rows" * (uses - 1)})
     }}""")

@@ -4,6 +4,7 @@ from functools import partial
 
 import numpy as np
 import pytest
+import scipy.linalg
 from calling import (
     KINDS,
     Calls,
@@ -244,6 +245,27 @@ def test_info_of_singular_and_indefinite_matrices(prefix):
         singular = [np.zeros((3, size), a.dtype)] * 3
         results = [*map(like, (*singular, a)), (np.int32, (3,))]
         calls.add(prefix, "gtsv", [*singular, a], results, infos(1, 1, 1))
+    calls.run()
+
+
+@pytest.mark.parametrize("prefix", "sd")
+@pytest.mark.parametrize("size", [2, 7, 31])
+def test_pivots_of_small_matrices(prefix, size):
+    """The first of the largest elements is the pivot; a column of zeros has none, and the columns after it go on."""
+    calls = Calls()
+    a = normal(prefix, 4, size + 1, size).astype(KINDS[prefix])
+    a[1] = 1
+    a[2, size // 2] = 0
+    a[3, :, 0] = 0
+
+    def are_lapacks(factors, pivots, info):
+        for number, matrix in enumerate(a):
+            expected, rows, of_zero = getattr(scipy.linalg.lapack, f"{prefix}getrf")(matrix)
+            np.testing.assert_array_equal(pivots[number], rows + 1)
+            assert info[number] == of_zero
+            close(factors[number], expected, prefix)
+
+    calls.add(prefix, "getrf", [a], [like(a), (np.int32, (4, size)), (np.int32, (4,))], are_lapacks)
     calls.run()
 
 

@@ -41,6 +41,7 @@ from xlakit.cpu.kernels.linalg.lapack_routines import (
     Result,
     Work,
 )
+from xlakit.cpu.kernels.linalg.lapack_small import SmallLu, is_small
 from xlakit.cpu.kernels.linalg.lapack_svd import BlockedSvd, is_nearly_square
 from xlakit.cpu.kernels.linalg.lapack_vectors import LEAST_VECTORS
 from xlakit.cpu.kernels.linalg.lapack_workspaces import workspace_counts
@@ -143,7 +144,7 @@ class _Kernel:
         self._operands: Sequence[Value] = ()
         self._results: Sequence[Value] = ()
         self._works: Mapping[str, Value] = {}
-        self._method: Blocked | None = None
+        self._method: Blocked | SmallLu | None = None
 
     def write_zeros(self) -> Function:
         """Results for matrices without elements: zeros."""
@@ -160,6 +161,10 @@ class _Kernel:
         fn, call = self._fn, self._call
         if shared is not None:
             self._method = _METHODS[call.routine[1:]](fn, self._problem)
+        elif call.routine[1:] == "getrf" and is_small(self._problem):
+            self._method = SmallLu(fn, self._problem)
+            # Its loops over rows become vectors.
+            fn.effort = Effort.ALL
         offsets, total = self._layout()
         is_on_stack = total <= _MOST_STACK_BYTES
         memory = fn.alloca(I64, -(-total // 8), align=_ALIGNMENT) if is_on_stack else acquire(fn, total)
@@ -210,8 +215,8 @@ class _Kernel:
         else:
             self._blocks(self._method)
 
-    def _blocks(self, method: Blocked) -> None:
-        """Factor block by block, or on a condition only."""
+    def _blocks(self, method: Blocked | SmallLu) -> None:
+        """Factor by own code, or on a condition only."""
 
         def factor() -> None:
             method.factor(Arrays(self._operands, self._results, self._works, self._counts))
