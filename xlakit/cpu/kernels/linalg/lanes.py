@@ -8,15 +8,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 
-from xlakit.cpu.llvm import I1, PTR, Function, Module, Value, vector
+from xlakit.cpu.kernels.linalg.matrices import Matrices, factor_rows
+from xlakit.cpu.llvm import PTR, Function, Module, Value, vector
 from xlakit.cpu.llvm.loop import NO_UNROLL
 from xlakit.cpu.loops.emit.kernel import Kernel, Phase, kernel_function
-from xlakit.cpu.scalars import load, register_type, store
+from xlakit.cpu.scalars import register_type
 from xlakit.cpu.scalars.memory import as_real
-from xlakit.data.primitive import PrimitiveType
-from xlakit.dataclass import dataclass
 from xlakit.ir.enums import Transpose
 from xlakit.ir.instruction import Computation, Instruction
 from xlakit.ops.linear_algebra import Cholesky, TriangularSolve
@@ -24,45 +22,8 @@ from xlakit.passes.analysis.cost_model import cost_model
 from xlakit.passes.batches.products import decomposition_of
 from xlakit.target import vector_bytes
 
-# The number of a row or a column: a constant or a loop index.
-_Index = Value | int
-
-
-@dataclass(frozen=True, slots=True)
-class _Matrices:
-    """The matrices of the lanes that are computed together.
-
-    Element (i, k) of the first lane's matrix is element ``first + i * steps[0] + k * steps[1]`` of the array.
-    """
-
-    fn: Function
-    kind: PrimitiveType
-    array: Value
-    first: Value
-    steps: tuple[int, int]
-    lanes: int
-
-    def _place(self, row: _Index, column: _Index) -> Value:
-        offset = self.first
-        for index, step in zip((row, column), self.steps, strict=True):
-            offset = offset + index * step
-        return offset
-
-    def transposed(self) -> _Matrices:
-        """The transposed matrices, in the same memory."""
-        return replace(self, steps=self.steps[::-1])
-
-    def load(self, row: _Index, column: _Index) -> Value:
-        """Load an element of each lane's matrix."""
-        return as_real(load(self.fn, self.kind, self.array, self._place(row, column), self.lanes))
-
-    def store(self, value: Value, row: _Index, column: _Index) -> None:
-        """Store an element of each lane's matrix."""
-        store(self.fn, self.kind, value, self.array, self._place(row, column))
-
-
 # Writes the code for some lanes, given the matrices of the operands and the result.
-_Compute = Callable[[Sequence[_Matrices]], None]
+_Compute = Callable[[Sequence[Matrices]], None]
 
 
 def emit_in_lanes(module: Module, computation: Computation) -> Kernel | None:
@@ -82,7 +43,7 @@ def emit_in_lanes(module: Module, computation: Computation) -> Kernel | None:
 
     def run(group: Value, lane: Value, lanes: int) -> None:
         matrices = [
-            _Matrices(fn, kind, array, group * (rows * columns * batch) + lane, (columns * batch, batch), lanes)
+            Matrices(fn, kind, array, group * (rows * columns * batch) + lane, (columns * batch, batch), lanes)
             for array, (rows, columns) in zip(arrays, sizes, strict=True)
         ]
         compute(matrices)
@@ -112,39 +73,20 @@ def _cholesky(fn: Function, inner: Instruction) -> _Compute:
     kind, lower = inner.shape.element_type, inner.op_as(Cholesky).lower
     size = inner.shape.dimensions[-1]
 
-    def compute(matrices: Sequence[_Matrices]) -> None:
+    def compute(matrices: Sequence[Matrices]) -> None:
         matrix, factor = (m if lower else m.transposed() for m in matrices)
         type = vector(register_type(kind), matrix.lanes)
-        all_good = fn.constant(vector(I1, matrix.lanes), 1)
-        with fn.loop(0, size, carried=[all_good], hints=NO_UNROLL) as rows:
-            row = rows.index
-            with fn.loop(0, row, hints=NO_UNROLL) as columns:
-                column = columns.index
-                numerator = _less_products(matrix.load(row, column), factor, (row, column), column)
-                factor.store(numerator / factor.load(column, column), row, column)
-            square = _less_products(matrix.load(row, row), factor, (row, row), row)
-            factor.store(fn.intrinsic("llvm.sqrt", type, square), row, row)
-            rows.next(rows.carried[0] & (square > 0.0))
-        (good,) = rows.results
+        good = factor_rows(matrix, factor, size)
         # A matrix that is not positive definite has no factor: all elements become NaN.
         nan = fn.constant(type, math.nan)
         with fn.loop(0, size, hints=NO_UNROLL) as rows:
             with fn.loop(0, rows.index + 1, hints=NO_UNROLL) as columns:
-                element = factor.load(rows.index, columns.index)
+                element = as_real(factor.load(rows.index, columns.index))
                 factor.store(fn.select(good, element, nan), rows.index, columns.index)
             with fn.loop(rows.index + 1, size, hints=NO_UNROLL) as columns:
                 factor.store(fn.select(good, fn.constant(type, 0.0), nan), rows.index, columns.index)
 
     return compute
-
-
-def _less_products(start: Value, factor: _Matrices, rows: tuple[Value, Value], count: Value) -> Value:
-    """A value minus the products of the first ``count`` elements of two rows."""
-    fn = factor.fn
-    with fn.loop(0, count, carried=[start], hints=NO_UNROLL) as known:
-        left, right = (factor.load(row, known.index) for row in rows)
-        known.next(known.carried[0] - left * right)
-    return known.results[0]
 
 
 def _substitution(fn: Function, inner: Instruction) -> _Compute:
@@ -155,7 +97,7 @@ def _substitution(fn: Function, inner: Instruction) -> _Compute:
     is_transposed = (op.transpose_a is not Transpose.NO_TRANSPOSE) == op.left_side
     lower = op.lower != is_transposed
 
-    def compute(matrices: Sequence[_Matrices]) -> None:
+    def compute(matrices: Sequence[Matrices]) -> None:
         a, *others = matrices
         t = a.transposed() if is_transposed else a
         b, x = others if op.left_side else [m.transposed() for m in others]
@@ -163,10 +105,10 @@ def _substitution(fn: Function, inner: Instruction) -> _Compute:
             side = each.index
             row = steps.index if lower else fn.i64(size - 1) - steps.index
             first, last = (fn.i64(0), row) if lower else (row + 1, fn.i64(size))
-            with fn.loop(first, last, carried=[b.load(row, side)], hints=NO_UNROLL) as known:
-                product = t.load(row, known.index) * x.load(known.index, side)
+            with fn.loop(first, last, carried=[as_real(b.load(row, side))], hints=NO_UNROLL) as known:
+                product = as_real(t.load(row, known.index)) * as_real(x.load(known.index, side))
                 known.next(known.carried[0] - product)
             solved = known.results[0]
-            x.store(solved if op.unit_diagonal else solved / t.load(row, row), row, side)
+            x.store(solved if op.unit_diagonal else solved / as_real(t.load(row, row)), row, side)
 
     return compute
