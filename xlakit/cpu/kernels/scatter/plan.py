@@ -5,6 +5,7 @@ from __future__ import annotations
 import enum
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 
 from xlakit.cpu.loops.ir.cost import reducer_cost
 from xlakit.cpu.loops.ir.reducer import neutral_number, wide_kind
@@ -49,26 +50,18 @@ class Sharing(enum.Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class UpdateLoop:
-    """A loop over updates: its strides in the updates, in the indices, and (if it is a batch) in the operand."""
+class ScatterLoop:
+    """A loop over updates or over a window: its strides in the updates, in the operand, and in the indices.
 
-    extent: int
-    update: int
-    index: int
-    operand: int
-
-
-@dataclass(frozen=True, slots=True)
-class WindowLoop:
-    """A loop over a window: its strides in the operand and in the updates.
-
-    still: whether all windows begin at the same position along this dimension.
+    operand: of a loop over updates, 0 unless it is a batch. still: whether all windows begin at the same position along
+    this dimension.
     """
 
     extent: int
-    operand: int
     update: int
-    still: bool
+    operand: int
+    index: int = 0
+    still: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,8 +85,8 @@ class ScatterPlan:
     kinds: tuple[PrimitiveType, ...]
     index_kind: PrimitiveType
     elements: int
-    updates: tuple[UpdateLoop, ...]
-    window: tuple[WindowLoop, ...]
+    updates: tuple[ScatterLoop, ...]
+    window: tuple[ScatterLoop, ...]
     components: tuple[IndexPart, ...]
     sharing: Sharing
     tasks: int
@@ -153,33 +146,33 @@ def plan_scatter(instruction: Instruction) -> ScatterPlan:
 
 def _update_loops(
     op: Scatter, operand: Sequence[int], indices: Sequence[int], updates: Sequence[int]
-) -> list[UpdateLoop]:
+) -> list[ScatterLoop]:
     of_operand, of_indices, of_updates = map(row_major_strides, (operand, indices, updates))
     scatter_dims = [d for d in range(len(updates)) if d not in op.update_window_dims]
     index_dims = [d for d in range(len(indices)) if d != op.index_vector_dim]
     batching = dict(zip(op.scatter_indices_batching_dims, op.input_batching_dims, strict=True))
     loops = [
-        UpdateLoop(updates[u], of_updates[u], of_indices[i], of_operand[batching[i]] if i in batching else 0)
+        ScatterLoop(updates[u], of_updates[u], of_operand[batching[i]] if i in batching else 0, of_indices[i])
         for u, i in zip(scatter_dims, index_dims, strict=True)
     ]
     # Batch loops come first: their updates have different target elements.
     loops.sort(key=lambda loop: not loop.operand)
-    return _merged_updates(loops)
+    return _merged(loops)
 
 
 def _window_loops(
     op: Scatter, operand: Sequence[int], indices: Sequence[int], updates: Sequence[int]
-) -> tuple[list[WindowLoop], list[IndexPart]]:
+) -> tuple[list[ScatterLoop], list[IndexPart]]:
     of_operand, of_indices, of_updates = map(row_major_strides, (operand, indices, updates))
     fixed = {*op.inserted_window_dims, *op.input_batching_dims}
     window_dims = [d for d in range(len(operand)) if d not in fixed]
     extents = {d: updates[u] for u, d in zip(op.update_window_dims, window_dims, strict=True)}
     window = [
-        WindowLoop(
+        ScatterLoop(
             updates[u],
-            of_operand[d],
             of_updates[u],
-            d not in op.scatter_dims_to_operand_dims or extents[d] == operand[d],
+            of_operand[d],
+            still=d not in op.scatter_dims_to_operand_dims or extents[d] == operand[d],
         )
         for u, d in zip(op.update_window_dims, window_dims, strict=True)
     ]
@@ -188,33 +181,24 @@ def _window_loops(
         IndexPart(k * vector_stride, operand[d] - extents.get(d, 1), of_operand[d], extents.get(d, 1) == 1)
         for k, d in enumerate(op.scatter_dims_to_operand_dims)
     ]
-    return _merged_window(window), components
+    return _merged(window), components
 
 
-def _merged_updates(loops: Sequence[UpdateLoop]) -> list[UpdateLoop]:
+def _merged(loops: Sequence[ScatterLoop]) -> list[ScatterLoop]:
     """The loops, outermost first, with adjacent loops merged if they step through all arrays like a single one."""
-    merged: list[UpdateLoop] = []
+    merged: list[ScatterLoop] = []
     for loop in loops:
         if loop.extent == 1:
             continue
-        if merged and all(
-            getattr(merged[-1], name) == getattr(loop, name) * loop.extent for name in ("update", "index", "operand")
+        if (
+            merged
+            and merged[-1].still == loop.still
+            and all(
+                getattr(merged[-1], name) == getattr(loop, name) * loop.extent
+                for name in ("update", "operand", "index")
+            )
         ):
-            loop = UpdateLoop(merged.pop().extent * loop.extent, loop.update, loop.index, loop.operand)
-        merged.append(loop)
-    return merged
-
-
-def _merged_window(loops: Sequence[WindowLoop]) -> list[WindowLoop]:
-    merged: list[WindowLoop] = []
-    for loop in loops:
-        if loop.extent == 1:
-            continue
-        same = merged and all(
-            getattr(merged[-1], name) == getattr(loop, name) * loop.extent for name in ("operand", "update")
-        )
-        if same and merged[-1].still == loop.still:
-            loop = WindowLoop(merged.pop().extent * loop.extent, loop.operand, loop.update, loop.still)
+            loop = replace(loop, extent=merged.pop().extent * loop.extent)
         merged.append(loop)
     return merged
 
@@ -222,8 +206,8 @@ def _merged_window(loops: Sequence[WindowLoop]) -> list[WindowLoop]:
 def _shared(
     op: Scatter,
     kinds: Sequence[PrimitiveType],
-    updates: Sequence[UpdateLoop],
-    window: Sequence[WindowLoop],
+    updates: Sequence[ScatterLoop],
+    window: Sequence[ScatterLoop],
     components: Sequence[IndexPart],
     elements: int,
 ) -> tuple[Sharing, int]:

@@ -12,15 +12,14 @@ from functools import partial, reduce
 from xlakit.cpu.declined import DeclinedError
 from xlakit.cpu.kernels.scatter.plan import (
     IndexPart,
+    ScatterLoop,
     ScatterPlan,
     Sharing,
-    UpdateLoop,
-    WindowLoop,
     neutral,
     plan_scatter,
 )
 from xlakit.cpu.kernels.shared.preconditions import require
-from xlakit.cpu.llvm import I8, I64, Effort, Module, Value
+from xlakit.cpu.llvm import I8, I64, Effort, Function, Module, Value
 from xlakit.cpu.loops.emit.cancellation import in_strips, iterations_between
 from xlakit.cpu.loops.emit.emitter import Emitter
 from xlakit.cpu.loops.emit.kernel import Kernel, Phase, task_function
@@ -28,6 +27,7 @@ from xlakit.cpu.scalars import Scalar, constant, load, store
 from xlakit.cpu.scalars.convert import convert
 from xlakit.cpu.scalars.memory import as_real, memory_type, register_type
 from xlakit.data.primitive import PrimitiveType
+from xlakit.dataclass import dataclass
 from xlakit.ir.instruction import Instruction
 from xlakit.options import knob
 from xlakit.passes.analysis.cost_model import cost_model
@@ -146,6 +146,7 @@ def _share(plan: ScatterPlan, begin: Value, end: Value, extent: int) -> tuple[Va
 # -- updates ---------------------------------------------------------------------------------------
 
 
+@dataclass(frozen=True, slots=True)
 class _Writer:
     """Writes the code of a phase that applies updates to some arrays: the results, or a private result.
 
@@ -153,21 +154,21 @@ class _Writer:
     applies the updates that start at some of the positions; else None.
     """
 
-    def __init__(
-        self,
-        plan: ScatterPlan,
-        emitter: Emitter,
-        targets: Sequence[Value],
-        kinds: Sequence[PrimitiveType],
-        tasks: tuple[Value, Value] | None = None,
-    ) -> None:
-        self.plan = plan
-        self.emitter = emitter
-        self.fn = emitter.fn
-        self.targets = targets
-        self.kinds = kinds
-        self._tasks = tasks
-        self.count = len(plan.kinds)
+    plan: ScatterPlan
+    emitter: Emitter
+    targets: Sequence[Value]
+    kinds: Sequence[PrimitiveType]
+    tasks: tuple[Value, Value] | None = None
+
+    @property
+    def fn(self) -> Function:
+        """The function."""
+        return self.emitter.fn
+
+    @property
+    def count(self) -> int:
+        """The number of arrays."""
+        return len(self.plan.kinds)
 
     def write(self, outer_bounds: tuple[Value, Value] | None, window_bounds: tuple[Value, Value] | None) -> None:
         """Write the nested loops over updates, and inside of the innermost one the loops over the window.
@@ -178,7 +179,8 @@ class _Writer:
 
         def nest(number: int, update: Value, index: Value, operand: Value) -> None:
             if number == len(updates):
-                self._window_at((update, index, operand), window_bounds)
+                window = self.plan.window
+                self._at_position((index, operand), lambda at: self._window(window, (at, update), window_bounds))
                 return
             loop = updates[number]
             bounds = outer_bounds if outer_bounds is not None and number == 0 else (fn.i64(0), fn.i64(loop.extent))
@@ -215,7 +217,7 @@ class _Writer:
 
     def _in_runs(
         self,
-        loop: UpdateLoop,
+        loop: ScatterLoop,
         offsets: tuple[Value, Value, Value],
         bounds: tuple[Value, Value],
         single: Callable[[int, Value, Value, Value], None],
@@ -264,7 +266,7 @@ class _Writer:
             fn.if_else(self._same(loop, index + first * loop.index, [_RUN - 1]), with_runs, without)
         return begin + strips * (_GROUPS * _RUN)
 
-    def _same(self, loop: UpdateLoop, index: Value, numbers: Sequence[int]) -> Value:
+    def _same(self, loop: ScatterLoop, index: Value, numbers: Sequence[int]) -> Value:
         """Whether the index vectors with these numbers equal the one at ``index``."""
 
         def word(number: int, part: IndexPart) -> Value:
@@ -284,15 +286,6 @@ class _Writer:
         for kind, array, value in zip(self.kinds, self.targets, iteration.results, strict=True):
             store(fn, kind, value, array, position)
 
-    def _window_at(self, offsets: tuple[Value, Value, Value], window_bounds: tuple[Value, Value] | None) -> None:
-        """Apply one window, if it is inside; ``offsets`` are those of the update, of its index and of its operand."""
-        update, index, operand = offsets
-
-        def write(position: Value) -> None:
-            self._window(self.plan.window, (position, update), window_bounds)
-
-        self._at_position((index, operand), write)
-
     def _at_position(self, offsets: tuple[Value, Value], write: Callable[[Value], None]) -> None:
         """Call ``write`` at an update's position, if it is inside; ``offsets`` are of its index and operand."""
         fn, kind = self.fn, self.plan.index_kind
@@ -304,19 +297,19 @@ class _Writer:
                 start = start.cast("sext" if kind.is_signed else "zext", I64)
             fits = start.compare("ule", part.limit)
             is_inside = fits if is_inside is None else is_inside & fits
-            if number == self.plan.shared_component and self._tasks is not None:
+            if number == self.plan.shared_component and self.tasks is not None:
                 owner = start & (self.plan.tasks - 1)
-                is_inside = is_inside & (owner >= self._tasks[0]) & (owner < self._tasks[1])
+                is_inside = is_inside & (owner >= self.tasks[0]) & (owner < self.tasks[1])
             operand = operand + start * part.stride
 
         if is_inside is None:
             write(operand)
         else:
-            with fn.if_(is_inside, likely=True if self._tasks is None else None):
+            with fn.if_(is_inside, likely=True if self.tasks is None else None):
                 write(operand)
 
     def _window(
-        self, loops: Sequence[WindowLoop], offsets: tuple[Value, Value], window_bounds: tuple[Value, Value] | None
+        self, loops: Sequence[ScatterLoop], offsets: tuple[Value, Value], window_bounds: tuple[Value, Value] | None
     ) -> None:
         fn = self.fn
         if not loops:
