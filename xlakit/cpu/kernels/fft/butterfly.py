@@ -26,6 +26,11 @@ def subtract(a: Point, b: Point) -> Point:
     return a[0] - b[0], a[1] - b[1]
 
 
+def swapped(a: Point) -> Point:
+    """A point with its parts exchanged."""
+    return a[1], a[0]
+
+
 def _minus_i(a: Point) -> Point:
     return a[1], -a[0]
 

@@ -41,14 +41,16 @@ class FourStep:
         # The bytes of the points between the two passes, in whole vectors.
         self.bytes = max(a * self.column_chunks * self._lanes, a * b) * 2 * part.bytes
 
+    def _begin(self, name: str) -> tuple[Function, *tuple[Value, ...]]:
+        fn, *parameters = self._module.begin(name, VOID, [PTR, PTR, I64, I64])
+        fn.fast_math, fn.effort = CONTRACTS, Effort.CODE
+        return fn, *parameters
+
     def columns(self, swaps: bool) -> Function:
         """The pass that transforms the columns, and multiplies them with the roots."""
         module, part, lanes, n = self._module, self._part, self._lanes, self._a * self._b
         transform = lane_transform(module, part, self._a)
-        fn = module.function("fft_columns", VOID, [PTR, PTR, I64, I64])
-        fn.fast_math = CONTRACTS
-        fn.effort = Effort.CODE
-        source, target, begin, end = fn.parameters
+        fn, source, target, begin, end = self._begin("fft_columns")
         moves, tables = Moves(fn, part), Tables(fn, part)
         # The root of row i and column j is the root of the group's first column times that of the lane.
         near = tables.planes(f"lanes.{n}.{self._a}", roots(np.outer(np.arange(self._a), np.arange(lanes)), n), lanes)
@@ -76,10 +78,7 @@ class FourStep:
         """The pass that transforms the rows; point j of row i becomes point i + a * j of the result."""
         module, part, lanes = self._module, self._part, self._lanes
         transform = lane_transform(module, part, self._b)
-        fn = module.function("fft_rows", VOID, [PTR, PTR, I64, I64])
-        fn.fast_math = CONTRACTS
-        fn.effort = Effort.CODE
-        source, target, begin, end = fn.parameters
+        fn, source, target, begin, end = self._begin("fft_rows")
         moves = Moves(fn, part)
         size = self.column_chunks * lanes * 2 * moves.type.bytes
         memory = acquire(fn, 2 * size)

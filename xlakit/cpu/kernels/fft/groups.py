@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from xlakit.cpu.kernels.fft.butterfly import tangle_ends, tangle_point, untangle_ends, untangle_point
+from xlakit.cpu.kernels.fft.butterfly import swapped, tangle_ends, tangle_point, untangle_ends, untangle_point
 from xlakit.cpu.kernels.fft.lanes import (
     is_moved,
     lane_count,
@@ -101,7 +101,7 @@ class _Writer:
         inputs = Rows(source, first, axis.source_row, axis.outer)
         outputs = Rows(target, first, axis.target_row, axis.outer)
         if axis.reads_real and not axis.is_halved:
-            moves.load_real_rows(inputs, memory, axis.length)
+            moves.load_rows(inputs, memory, axis.length, False, width=1)
             moves.store_rows(self._transformed(memory, other), outputs, axis.spectrum, axis.scale, False)
         elif axis.reads_real:
             moves.load_rows(inputs, memory, axis.points, False)
@@ -120,7 +120,8 @@ class _Writer:
             if axis.is_halved:
                 moves.store_rows(transformed, outputs, axis.points, axis.scale, True)
             else:
-                moves.store_real_rows(transformed, outputs, axis.length, axis.scale)
+                # The real numbers are the imaginary parts of points with exchanged parts.
+                moves.store_rows(transformed, outputs, axis.length, axis.scale, True, width=1)
         else:
             moves.load_rows(inputs, memory, axis.length, axis.is_inverse)
             moves.store_rows(self._transformed(memory, other), outputs, axis.length, axis.scale, axis.is_inverse)
@@ -143,14 +144,13 @@ class _Writer:
         """The complex spectrum of a real row's spectrum, with parts exchanged as the inverse transform requires."""
         fn, type, half = self.fn, self.moves.type, self.axis.points
         table = self._half_roots()
-        real, imag = tangle_ends(load_point(fn, type, source, 0), load_point(fn, type, source, half))
-        store_point(fn, (imag, real), target, 0)
+        ends = load_point(fn, type, source, 0), load_point(fn, type, source, half)
+        store_point(fn, swapped(tangle_ends(*ends)), target, 0)
         with fn.loop(1, half, hints=AS_WRITTEN) as loop:
             point = load_point(fn, type, source, loop.index)
             mirrored = load_point(fn, type, source, fn.i64(half) - loop.index)
             root = splat_point(fn, self.axis.part, self.moves.lanes, table, loop.index)
-            real, imag = tangle_point(point, mirrored, root)
-            store_point(fn, (imag, real), target, loop.index)
+            store_point(fn, swapped(tangle_point(point, mirrored, root)), target, loop.index)
 
     def _half_roots(self) -> Value:
         half = self.axis.points

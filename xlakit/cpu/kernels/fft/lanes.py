@@ -12,7 +12,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from xlakit.cpu.kernels.fft.butterfly import Point, butterfly
+from xlakit.cpu.kernels.fft.butterfly import Point, butterfly, swapped
 from xlakit.cpu.kernels.fft.plan import convolution_length, is_smooth, radices
 from xlakit.cpu.kernels.fft.tables import Tables, chirp, chirp_spectrum, load_point, roots, symbol
 from xlakit.cpu.kernels.shared import common
@@ -160,16 +160,16 @@ class _Writer:
         fn.call(inner, VOID, source, target)
         result = target if is_moved(length) else source
         with fn.loop(0, n, hints=AS_WRITTEN) as loop:
-            real, imag = load_point(fn, self.type, result, loop.index)
+            point = swapped(load_point(fn, self.type, result, loop.index))
             factor = splat_point(fn, self.part, self.lanes, table, loop.index)
-            store_point(fn, plain_product((imag, real), factor), points, loop.index)
+            store_point(fn, plain_product(point, factor), points, loop.index)
 
     def _multiply(self, points: Value, table: Value, count: int, swaps: bool = False) -> None:
         fn = self.fn
         with fn.loop(0, count, hints=AS_WRITTEN) as loop:
             factor = splat_point(fn, self.part, self.lanes, table, loop.index)
-            real, imag = plain_product(load_point(fn, self.type, points, loop.index), factor)
-            store_point(fn, (imag, real) if swaps else (real, imag), points, loop.index)
+            point = plain_product(load_point(fn, self.type, points, loop.index), factor)
+            store_point(fn, swapped(point) if swaps else point, points, loop.index)
 
 
 def transpose(fn: Function, rows: list[Value]) -> list[Value]:

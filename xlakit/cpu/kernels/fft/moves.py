@@ -67,44 +67,29 @@ class Moves:
 
     # -- rows: the points of a lane are neighbors -------------------------------------------------
 
-    def load_rows(self, rows: Rows, memory: Value, points: int, swaps: bool) -> None:
-        """Load complex numbers that are contiguous in the row of each lane."""
-        self._load(LoadRows(self.part.name, 2, swaps), rows, memory, points)
-
-    def load_real_rows(self, rows: Rows, memory: Value, points: int) -> None:
-        """Load real numbers that are contiguous in the row of each lane."""
-        self._load(LoadRows(self.part.name, 1, False), rows, memory, points)
-
-    def store_rows(self, memory: Value, rows: Rows, points: int, scale: float, swaps: bool) -> None:
-        """The inverse of :meth:`load_rows`; ``scale`` multiplies the points."""
-        self._store(StoreRows(self.part.name, 2, swaps, scale != 1.0), memory, rows, points, scale)
-
-    def store_real_rows(self, memory: Value, rows: Rows, points: int, scale: float) -> None:
-        """Store the real numbers of rows of points with exchanged parts, which are the imaginary parts."""
-        self._store(StoreRows(self.part.name, 1, True, True), memory, rows, points, scale)
-
-    def _load(self, load: LoadRows, rows: Rows, memory: Value, points: int) -> None:
-        fn = self.fn
-        if points >= self.lanes // load.width:
+    def load_rows(self, rows: Rows, memory: Value, points: int, swaps: bool, width: int = 2) -> None:
+        """Load complex numbers that are contiguous in the row of each lane; real ones if ``width`` is 1."""
+        fn, load = self.fn, LoadRows(self.part.name, width, swaps)
+        if points >= self.lanes // width:
             common.call(fn, load, *rows.arguments(fn), memory, fn.i64(points))
             return
         pointers = rows.pointers(fn, self.part)
         for index in range(points):
-            numbers = [self._gathered(pointers, index * load.width + k) for k in range(load.width)]
+            numbers = [self._gathered(pointers, index * width + k) for k in range(width)]
             load.put(fn, memory, fn.i64(index), numbers)
 
-    def _store(self, store: StoreRows, memory: Value, rows: Rows, points: int, scale: float) -> None:
-        fn = self.fn
-        factor = fn.constant(F64, scale)
-        if points >= self.lanes // store.width:
-            common.call(fn, store, memory, *rows.arguments(fn), fn.i64(points), factor)
+    def store_rows(self, memory: Value, rows: Rows, points: int, scale: float, swaps: bool, width: int = 2) -> None:
+        """The inverse of :meth:`load_rows`; ``scale`` multiplies the points."""
+        fn, store = self.fn, StoreRows(self.part.name, width, swaps, width == 1 or scale != 1.0)
+        if points >= self.lanes // width:
+            common.call(fn, store, memory, *rows.arguments(fn), fn.i64(points), fn.constant(F64, scale))
             return
         pointers = rows.pointers(fn, self.part)
         for index in range(points):
-            for k in range(store.width):
+            for k in range(width):
                 value = store.number(fn, memory, fn.i64(index), k, fn.constant(self.type, scale))
                 for lane, row in enumerate(pointers):
-                    fn.store(fn.lane(value, lane), fn.at(row, self.part, index * store.width + k))
+                    fn.store(fn.lane(value, lane), fn.at(row, self.part, index * width + k))
 
     def _gathered(self, rows: Sequence[Value], index: int) -> Value:
         fn = self.fn

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 
-from xlakit.cpu.kernels.fft.butterfly import Point, tangle_ends, tangle_point, untangle_ends, untangle_point
+from xlakit.cpu.kernels.fft.butterfly import Point, swapped, tangle_ends, tangle_point, untangle_ends, untangle_point
+from xlakit.cpu.kernels.fft.lanes import store_point
 from xlakit.cpu.kernels.fft.plan import Axis
 from xlakit.cpu.kernels.fft.tables import LongRoots, Tables, chirp, chirp_spectrum, load_point
 from xlakit.cpu.llvm import Function, Value
@@ -49,29 +50,26 @@ class Points:
         return load_point(self._fn, self._part, table, index)
 
     def _store(self, point: Point, index: Value | int) -> None:
-        pair = self._fn.at(self._target, self._part, index * 2)
-        self._fn.store(point[0], pair)
-        self._fn.store(point[1], self._fn.at(pair, self._part, 1))
+        store_point(self._fn, point, self._target, index)
 
-    def _from(self, first: Value, least: int) -> Value:
-        return first.smax(least)
+    def _each(self, count: int, point: Callable[[Value], Point]) -> int:
+        """Store one point for each number below ``count``."""
+        fn = self._fn
+        with self._chunks(count) as (_, first, stop), fn.loop(first, stop, independent=True) as loop:
+            self._store(point(loop.index), loop.index)
+        return count
 
     # -- real rows -------------------------------------------------------------------------------
 
     def widen(self) -> int:
         """Write a real row as a complex one."""
-        fn, count = self._fn, self._axis.length
-        with self._chunks(count) as (_, first, stop), fn.loop(first, stop, independent=True) as loop:
-            number = fn.load(self._part, fn.at(self._source, self._part, loop.index))
-            self._store((number, fn.constant(self._part, 0.0)), loop.index)
-        return count
+        fn, part = self._fn, self._part
+        zero = fn.constant(part, 0.0)
+        return self._each(self._axis.length, lambda n: (fn.load(part, fn.at(self._source, part, n)), zero))
 
     def narrow(self) -> int:
         """Keep the half of a real row's spectrum that determines the other half."""
-        fn, count = self._fn, self._axis.spectrum
-        with self._chunks(count) as (_, first, stop), fn.loop(first, stop, independent=True) as loop:
-            self._store(self._load(loop.index), loop.index)
-        return count
+        return self._each(self._axis.spectrum, self._load)
 
     def mirror(self) -> int:
         """Write the complete spectrum with exchanged parts from its half; the first point is real."""
@@ -82,7 +80,7 @@ class Points:
                 real, imag = self._load(loop.index)
                 imag = fn.select(loop.index.eq(0), fn.constant(self._part, 0.0), imag)
                 self._store((imag, real), loop.index)
-            with fn.loop(self._from(first, half), stop, independent=True) as loop:
+            with fn.loop(first.smax(half), stop, independent=True) as loop:
                 real, imag = self._load(fn.i64(count) - loop.index)
                 self._store((-imag, real), loop.index)
         return count
@@ -113,8 +111,7 @@ class Points:
         fn, half = self._fn, self._axis.points
         with self._chunks(half) as (chunk, first, stop):
             with fn.if_(first.eq(0)):
-                real, imag = tangle_ends(self._load(0), self._load(half))
-                self._store((imag, real), 0)
+                self._store(swapped(tangle_ends(self._load(0), self._load(half))), 0)
             self._each_root(chunk, first, stop, untangle=False)
         return half
 
@@ -122,15 +119,12 @@ class Points:
         fn, half = self._fn, self._axis.points
         table = LongRoots(self._tables, fn, self._part, 2 * half, 1, half)
         turn = None if table.is_short else table.high(chunk)
-        with fn.loop(self._from(first, 1), stop, independent=True) as loop:
+        with fn.loop(first.smax(1), stop, independent=True) as loop:
             point, mirrored = self._load(loop.index), self._load(fn.i64(half) - loop.index)
             root = table.low(loop.index if turn is None else loop.index - first)
             root = root if turn is None else plain_product(root, turn)
-            if untangle:
-                self._store(untangle_point(point, mirrored, root), loop.index)
-            else:
-                real, imag = tangle_point(point, mirrored, root)
-                self._store((imag, real), loop.index)
+            found = untangle_point(point, mirrored, root) if untangle else swapped(tangle_point(point, mirrored, root))
+            self._store(found, loop.index)
 
     # -- other lengths ---------------------------------------------------------------------------
 
@@ -148,10 +142,7 @@ class Points:
         fn, count, length = self._fn, self._axis.points, self._length
         entry, scale = self._chirp(), 1.0 / length
         with self._chunks(length) as (_, first, stop):
-            spans = (
-                (first, stop.smin(count), False),
-                (self._from(first, length - count + 1), stop, True),
-            )
+            spans = (first, stop.smin(count), False), (first.smax(length - count + 1), stop, True)
             fn.fill(fn.at(self._target, self._part, first * 2), 0, (stop - first) * (2 * self._part.bytes))
             for begin, end, is_mirrored in spans:
                 with fn.loop(begin, end, independent=True) as loop:
@@ -169,26 +160,19 @@ class Points:
                 point = self._exchanged(self._load(loop.index * self._axis.inner))
                 self._store(plain_product(point, entry(loop.index)), loop.index)
             zero = fn.constant(self._part, 0.0)
-            with fn.loop(self._from(first, count), stop, independent=True) as loop:
+            with fn.loop(first.smax(count), stop, independent=True) as loop:
                 self._store((zero, zero), loop.index)
         return self._length
 
     def spectrum(self) -> int:
         """Multiply the spectrum by that of the conjugate chirp, and exchange parts."""
-        fn, count, length = self._fn, self._axis.points, self._length
+        count, length = self._axis.points, self._length
         table = self._tables.pairs(f"spectrum.{count}.{length}", chirp_spectrum(count, length))
-        with self._chunks(length) as (_, first, stop), fn.loop(first, stop, independent=True) as loop:
-            real, imag = plain_product(self._load(loop.index), self._entry(table, loop.index))
-            self._store((imag, real), loop.index)
-        return length
+        return self._each(length, lambda n: swapped(plain_product(self._load(n), self._entry(table, n))))
 
     def kept_spectrum(self) -> int:
         """Multiply the spectrum by that of the conjugate chirp, which is the source, and exchange parts."""
-        fn, length = self._fn, self._length
-        with self._chunks(length) as (_, first, stop), fn.loop(first, stop, independent=True) as loop:
-            real, imag = plain_product(self._entry(self._target, loop.index), self._load(loop.index))
-            self._store((imag, real), loop.index)
-        return length
+        return self._each(self._length, lambda n: swapped(plain_product(self._entry(self._target, n), self._load(n))))
 
     def unchirped(self) -> int:
         """Write the row times the chirp."""
@@ -200,4 +184,4 @@ class Points:
         return count
 
     def _exchanged(self, point: Point) -> Point:
-        return (point[1], point[0]) if self._swaps else point
+        return swapped(point) if self._swaps else point
