@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from xlakit.cpu.collectives.tiles import Members, RowsInArray, Tiles, move_rows, tile_kernel
+from xlakit.cpu.collectives.tiles import Members, RowsInArray, Tiles, each_operand, move_rows, tile_kernel
 from xlakit.cpu.llvm import I8, I64, Module, Value
-from xlakit.cpu.loops.emit.kernel import Phase, joined
+from xlakit.cpu.loops.emit.kernel import Phase
 from xlakit.cpu.scalars import load
 from xlakit.cpu.scalars.memory import as_real
 from xlakit.data.primitive import PrimitiveType
@@ -17,29 +17,22 @@ from xlakit.passes.analysis.cost_model import cost_model
 
 def all_gather(module: Module, name: str, shapes: Sequence[Shape], dimension: int, count: int) -> Phase:
     """Concatenate the operands of all members along a dimension, for all members; each tile is read once."""
-    return joined(
-        module,
-        name,
-        [_gathered(module, f"{name}.{n}", s, dimension, n, len(shapes), count) for n, s in enumerate(shapes)],
-    )
 
+    def gathered(name: str, shape: Shape, number: int, result: int) -> Phase:
+        rows, length = _split(shape, dimension)
+        tiles = Tiles(rows, length)
 
-def _gathered(module: Module, name: str, shape: Shape, dimension: int, number: int, arrays: int, count: int) -> Phase:
-    rows, length = _split(shape, dimension)
-    tiles = Tiles(rows, length)
+        def body(members: Members, task: Value) -> None:
+            tile, sender = task.integer("udiv", count), task.integer("urem", count)
+            source = RowsInArray(members.array(sender, number), 0, length)
+            with members.fn.loop(0, count) as each:
+                target = RowsInArray(members.array(each.index, result), sender * length, count * length)
+                move_rows(members.fn, tiles, tile, target, source)
 
-    def body(members: Members, task: Value) -> None:
-        fn = members.fn
-        tile, sender = task.integer("udiv", count), task.integer("urem", count)
-        origin = members.array(sender, number)
-        with fn.loop(0, count) as each:
-            target = members.array(each.index, arrays + number)
-            move_rows(
-                fn, tiles, tile, RowsInArray(target, sender * length, count * length), RowsInArray(origin, 0, length)
-            )
+        cost = rows * length * count * (count + 1) * cost_model().moved_byte()
+        return tile_kernel(module, name, tiles.count * count, cost, count, body)
 
-    cost = rows * length * count * (count + 1) * cost_model().moved_byte()
-    return tile_kernel(module, name, tiles.count * count, cost, count, body)
+    return each_operand(module, name, shapes, gathered)
 
 
 def all_to_all(module: Module, name: str, shape: Shape, dimension: int, count: int) -> Phase:
@@ -80,28 +73,26 @@ def all_to_all_of_tuples(module: Module, name: str, shape: Shape, count: int) ->
 
 def fetch(module: Module, name: str, shapes: Sequence[Shape], count: int | None) -> Phase:
     """Each member gets the arrays of its source, which its arrival names; zeros if it has none."""
-    return joined(
-        module, name, [_fetched(module, f"{name}.{n}", s, n, len(shapes), count) for n, s in enumerate(shapes)]
-    )
 
+    def fetched(name: str, shape: Shape, number: int, result: int) -> Phase:
+        tiles = Tiles(1, shape.byte_size)
 
-def _fetched(module: Module, name: str, shape: Shape, number: int, arrays: int, count: int | None) -> Phase:
-    tiles = Tiles(1, shape.byte_size)
+        def body(members: Members, tile: Value) -> None:
+            fn = members.fn
+            bounds = tiles.bounds(fn, tile)
+            with fn.loop(0, members.count) as each:
+                target = fn.at(members.array(each.index, result), I8, bounds.start)
+                source = members.source(each.index)
+                has_source = source >= 0
+                with fn.if_(has_source):
+                    fn.copy(target, fn.at(members.array(source, number), I8, bounds.start), bounds.size)
+                with fn.if_(~has_source):
+                    fn.fill(target, 0, bounds.size)
 
-    def body(members: Members, tile: Value) -> None:
-        fn = members.fn
-        bounds = tiles.bounds(fn, tile)
-        with fn.loop(0, members.count) as each:
-            target = fn.at(members.array(each.index, arrays + number), I8, bounds.start)
-            source = members.source(each.index)
-            has_source = source >= 0
-            with fn.if_(has_source):
-                fn.copy(target, fn.at(members.array(source, number), I8, bounds.start), bounds.size)
-            with fn.if_(~has_source):
-                fn.fill(target, 0, bounds.size)
+        cost = 2 * tiles.bytes * (count or 4) * cost_model().moved_byte()
+        return tile_kernel(module, name, tiles.count, cost, count, body)
 
-    cost = 2 * tiles.bytes * (count or 4) * cost_model().moved_byte()
-    return tile_kernel(module, name, tiles.count, cost, count, body)
+    return each_operand(module, name, shapes, fetched)
 
 
 def _split(shape: Shape, dimension: int) -> tuple[int, int]:

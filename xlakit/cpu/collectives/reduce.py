@@ -7,13 +7,13 @@ are the same in every run. Each operand is read once, and each result is written
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 
-from xlakit.cpu.collectives.tiles import TILE_BYTES, Members, tile_kernel
+from xlakit.cpu.collectives.tiles import TILE_BYTES, Members, each_operand, tile_kernel
 from xlakit.cpu.declined import DeclinedError
 from xlakit.cpu.llvm import I64, Function, Module, Value
 from xlakit.cpu.loops.emit.emitter import Emitter
-from xlakit.cpu.loops.emit.kernel import Phase, joined
+from xlakit.cpu.loops.emit.kernel import Phase
 from xlakit.cpu.scalars import Scalar, load, store
 from xlakit.cpu.scalars.convert import convert
 from xlakit.cpu.scalars.memory import constant
@@ -69,16 +69,6 @@ class Combining:
         return max(64, TILE_BYTES // max(1, self.bytes) // 64 * 64)
 
 
-@dataclass(frozen=True, slots=True)
-class _Operand:
-    """An operand: how its elements are combined, its shape, and the numbers of its array and its result's."""
-
-    combining: Combining
-    shape: Shape
-    number: int
-    result: int
-
-
 # Maps an index in the result to an offset in an array.
 Offset = Callable[[Value], Value]
 
@@ -106,81 +96,63 @@ class Tile:
 
 
 def all_reduce(
-    module: Module, name: str, computation: Computation, shapes: Sequence[Shape], count: int | None
+    module: Module,
+    name: str,
+    computation: Computation,
+    shapes: Sequence[Shape],
+    count: int | None,
+    *,
+    only_first: bool = False,
 ) -> Phase:
-    """The kernel that gives each member the whole result."""
-    parts = [_flat(module, f"{name}.{o.number}", o, count) for o in _operands(computation, shapes)]
-    return joined(module, name, parts)
+    """The kernel that gives each member the whole result; or, if ``only_first``, the first one, and the others zeros."""
 
+    def reduced(name: str, shape: Shape, number: int, result: int) -> Phase:
+        combining, elements = Combining.of(computation, shape.element_type), shape.num_elements
+        tile_size = combining.tile
 
-def collective_reduce(
-    module: Module, name: str, computation: Computation, shapes: Sequence[Shape], count: int | None
-) -> Phase:
-    """The kernel that gives the first member the result, and the others zeros."""
-    parts = [_flat(module, f"{name}.{o.number}", o, count, only_first=True) for o in _operands(computation, shapes)]
-    return joined(module, name, parts)
+        def body(members: Members, task: Value) -> None:
+            begin = task * tile_size
+            end = (begin + tile_size).smin(elements)
+            targets = 1 if only_first else members.count
+            tile = Tile(combining, number, result, begin, end, targets)
+            _combine(members, tile)
+            if only_first:
+                _clear(members, tile)
+
+        cost = elements * combining.bytes * cost_model().moved_byte() * 2 * (count or 4)
+        return tile_kernel(module, name, -(-elements // tile_size), cost, count, body)
+
+    return each_operand(module, name, shapes, reduced)
 
 
 def reduce_scatter(
     module: Module, name: str, computation: Computation, shapes: Sequence[Shape], dimension: int, count: int
 ) -> Phase:
-    """The kernel that gives each member its block of the result along a dimension."""
-    parts = [
-        _reduce_scatter_of(module, f"{name}.{o.number}", o, dimension, count) for o in _operands(computation, shapes)
-    ]
-    return joined(module, name, parts)
+    """The kernel that gives each member its block of the result along a dimension.
 
+    The rows of an operand are ``count`` rows of results, one for each member.
+    """
 
-def _operands(computation: Computation, shapes: Sequence[Shape]) -> Iterator[_Operand]:
-    for number, shape in enumerate(shapes):
-        yield _Operand(Combining.of(computation, shape.element_type), shape, number, len(shapes) + number)
+    def scattered(name: str, shape: Shape, number: int, result: int) -> Phase:
+        combining, sizes = Combining.of(computation, shape.element_type), shape.dimensions
+        rows, length = math.prod(sizes[:dimension]), math.prod(sizes[dimension:]) // count
+        tile_size = combining.tile
+        pieces = max(1, -(-length // tile_size))
 
+        def body(members: Members, task: Value) -> None:
+            piece, rest = task.integer("urem", pieces), task.integer("udiv", pieces)
+            row, member = rest.integer("urem", max(1, rows)), rest.integer("udiv", max(1, rows))
+            begin = piece * tile_size
+            end = (begin + tile_size).smin(length)
+            origin, target = (row * count + member) * length, row * length
+            own = members.array(member, result)
+            _combine(members, Tile(combining, number, own, begin, end, 1, lambda i: i + origin, lambda i: i + target))
 
-def _flat(module: Module, name: str, operand: _Operand, count: int | None, *, only_first: bool = False) -> Phase:
-    """The kernel that combines an operand of all members in tiles, and gives the result to all or only to the first."""
-    combining, elements = operand.combining, operand.shape.num_elements
-    tile_size = combining.tile
+        tasks = rows * pieces * count if rows * length else 0
+        cost = rows * length * combining.bytes * count * cost_model().moved_byte() * 1.5
+        return tile_kernel(module, name, tasks, cost, count, body)
 
-    def body(members: Members, task: Value) -> None:
-        begin = task * tile_size
-        end = (begin + tile_size).smin(elements)
-        targets = 1 if only_first else members.count
-        tile = Tile(combining, operand.number, operand.result, begin, end, targets)
-        _combine(members, tile)
-        if only_first:
-            _clear(members, tile)
-
-    cost = elements * combining.bytes * cost_model().moved_byte() * 2 * (count or 4)
-    return tile_kernel(module, name, -(-elements // tile_size), cost, count, body)
-
-
-def _reduce_scatter_of(module: Module, name: str, operand: _Operand, dimension: int, count: int) -> Phase:
-    """The kernel of a reduce-scatter of one operand, whose rows are ``count`` rows of results, one for each member."""
-    combining, sizes = operand.combining, operand.shape.dimensions
-    rows, length = math.prod(sizes[:dimension]), math.prod(sizes[dimension:]) // count
-    tile_size = combining.tile
-    pieces = max(1, -(-length // tile_size))
-
-    def body(members: Members, task: Value) -> None:
-        piece, rest = task.integer("urem", pieces), task.integer("udiv", pieces)
-        row, member = rest.integer("urem", max(1, rows)), rest.integer("udiv", max(1, rows))
-        begin = piece * tile_size
-        end = (begin + tile_size).smin(length)
-        origin, target = (row * count + member) * length, row * length
-        tile = Tile(
-            combining,
-            operand.number,
-            members.array(member, operand.result),
-            begin,
-            end,
-            origin=lambda i: i + origin,
-            target=lambda i: i + target,
-        )
-        _combine(members, tile)
-
-    tasks = rows * pieces * count if rows * length else 0
-    cost = rows * length * combining.bytes * count * cost_model().moved_byte() * 1.5
-    return tile_kernel(module, name, tasks, cost, count, body)
+    return each_operand(module, name, shapes, scattered)
 
 
 def _combine(members: Members, tile: Tile) -> None:

@@ -132,7 +132,7 @@ def _kernel(code: Module, instruction: Instruction, count: int | None) -> Phase:
     if isinstance(op, AllReduce):
         return reduce.all_reduce(code, name, op.to_apply, shapes, count)
     if isinstance(op, CollectiveReduce) and not op.has_dynamic_root:
-        return reduce.collective_reduce(code, name, op.to_apply, shapes, count)
+        return reduce.all_reduce(code, name, op.to_apply, shapes, count, only_first=True)
     if isinstance(op, CollectiveBroadcast) and not op.has_dynamic_root:
         return moves.fetch(code, name, shapes, count)
     if isinstance(op, Permuting) and not op.slice_sizes:

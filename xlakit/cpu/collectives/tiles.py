@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from xlakit.cpu.llvm import I8, PTR, Function, Module, Value
-from xlakit.cpu.loops.emit.kernel import Phase, kernel_function
+from xlakit.cpu.loops.emit.kernel import Phase, joined, kernel_function
 from xlakit.cpu.runtime.devices.rendezvous import ARRIVAL, SLOT, arrival_at
+from xlakit.data.shape import Shape
 from xlakit.dataclass import dataclass
 
 # A task moves about this many bytes, which stay in the first-level cache while several members get them.
@@ -106,6 +107,14 @@ def move_rows(fn: Function, tiles: Tiles, tile: Value, target: RowsInArray, sour
     with fn.loop(bounds.begin, bounds.end) as rows:
         row = rows.index
         fn.copy(target.at(fn, row, bounds.start), source.at(fn, row, bounds.start), bounds.size)
+
+
+def each_operand(
+    module: Module, name: str, shapes: Sequence[Shape], kernel: Callable[[str, Shape, int, int], Phase]
+) -> Phase:
+    """One kernel for all operands; ``kernel`` gets a name, a shape and the numbers of an operand and of its result."""
+    phases = [kernel(f"{name}.{n}", shape, n, len(shapes) + n) for n, shape in enumerate(shapes)]
+    return joined(module, name, phases)
 
 
 def tile_kernel(

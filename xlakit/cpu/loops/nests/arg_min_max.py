@@ -12,7 +12,7 @@ import math
 from collections.abc import Callable, Sequence
 
 from xlakit.cpu.declined import DeclinedError
-from xlakit.cpu.llvm import I8, I32, I64, Function, Module, Value
+from xlakit.cpu.llvm import I8, I32, I64, Module, Value
 from xlakit.cpu.loops.emit.emitter import Emitter
 from xlakit.cpu.loops.emit.kernel import TASK_NANOSECONDS, Kernel, Phase, Split, nest, store_all, task_function
 from xlakit.cpu.loops.emit.lanes import lanes_of, reduce_iterations
@@ -64,7 +64,8 @@ class _Plan:
     rows: list[Variable]
     row: Group
     stores: list[Output]
-    # The reduction of the elements alone, and the reduction of the positions that have the best element.
+    # The identity, the reduction of the elements alone, and the reduction of the positions that have the best element.
+    start: object
     best: Reducer
     first: Reducer
 
@@ -104,6 +105,14 @@ class _Plan:
     def cost(self) -> float:
         """The cost of a row."""
         return (element_cost([self.element]) + cost_model().cycles(_KEPT_CYCLES)) * self.row.extent
+
+    def is_better(self, new: Value, old: Value) -> Value:
+        """Whether an element is better than one before it."""
+        greater = isinstance(self.op, Maximum)
+        if self.kind.is_floating:
+            return new.compare("ugt" if greater else "ult", old) & ~old.is_nan()
+        sign = "s" if self.kind.is_signed else "u"
+        return new.compare(sign + ("gt" if greater else "lt"), old)
 
 
 def emit_arg_min_max(module: Module, name: str, sources: dict[Instruction, Source], reduced: Reduced) -> Kernel | None:
@@ -154,7 +163,7 @@ def _plan(space: Space, sources: dict[Instruction, Source], reduced: Reduced, op
     best = Reducer(reduce, _combination(op, element.kind), (element,), (start,))
     places = Position(_POSITION, position.index)
     first_place = Reducer(reduce, _combination(Minimum(), _POSITION), (places,), (Constant(_POSITION, _NO_POSITION),))
-    return _Plan(op, reducer, loops.outer, groups[0], stores, best, first_place)
+    return _Plan(op, reducer, loops.outer, groups[0], stores, start.value, best, first_place)
 
 
 def _combination(op: Op, kind: PrimitiveType) -> Computation:
@@ -168,123 +177,114 @@ def _rows(module: Module, name: str, arrays: int, plan: _Plan) -> Phase:
         with split.tasks(fn, emitter, begin, end, plan.nodes) as levels:
 
             def body() -> None:
-                _, position = _best(emitter, plan, fn.i64(0), fn.i64(plan.row.extent))
-                _store_row(emitter, plan, position)
+                row = _Row(emitter, plan)
+                row.store(row.best(fn.i64(0), fn.i64(plan.row.extent))[1])
 
             nest(emitter, levels, plan.nodes, body, independent=False)
     return Phase(fn.name, split.count, plan.cost * math.prod(g.extent for g in groups))
 
 
-def _store_row(emitter: Emitter, plan: _Plan, position: Value) -> None:
-    fn, kinds = emitter.fn, plan.reducer.kinds
-    with emitter.scope():
-        emitter.bind_group(plan.row, position)
-        element = emitter.value(plan.element)
-    number = register_type(kinds[1])
-    emitter.bind((plan.reducer.instruction, 0), element)
-    emitter.bind(
-        (plan.reducer.instruction, 1),
-        position if number is I64 else fn.emit(number, f"trunc i64 {position.text} to {number.name}"),
-    )
-    store_all(emitter, plan.stores)
+@dataclass(frozen=True, slots=True)
+class _Row:
+    """Writes the search in a row, or a part of it, into a function."""
+
+    emitter: Emitter
+    plan: _Plan
+
+    def store(self, position: Value) -> None:
+        """Store what a row has, given the position that was found."""
+        emitter, plan = self.emitter, self.plan
+        fn, kinds = emitter.fn, plan.reducer.kinds
+        with emitter.scope():
+            emitter.bind_group(plan.row, position)
+            element = emitter.value(plan.element)
+        number = register_type(kinds[1])
+        emitter.bind((plan.reducer.instruction, 0), element)
+        emitter.bind(
+            (plan.reducer.instruction, 1),
+            position if number is I64 else fn.emit(number, f"trunc i64 {position.text} to {number.name}"),
+        )
+        store_all(emitter, plan.stores)
+
+    def best(self, begin: Value, end: Value) -> tuple[Value, Value]:
+        """The best element of a part of a row, and its first position."""
+        emitter, plan, fn = self.emitter, self.plan, self.emitter.fn
+        emitter.lanes = plan.lanes
+        emitter.hoist([plan.element], frozenset(plan.rows))
+        start = as_real(constant(fn, plan.kind, plan.start))
+
+        def best_of_block(begin: Value, end: Value) -> Value:
+            return self._reduced(plan.best, (begin, end), start, lambda: emitter.lane_values(plan.element))
+
+        if begin.constant is not None and end.constant is not None and end.constant - begin.constant <= plan.block:
+            best = best_of_block(begin, end)
+            return best, self._first(begin, end, best)
+        with fn.loop(begin, end, plan.block, carried=[start, begin]) as loop:
+            best, block = loop.carried
+            last = (loop.index + plan.block).smin(end)
+            found = best_of_block(loop.index, last)
+            better = plan.is_better(found, best)
+            loop.next(fn.select(better, found, best), fn.select(better, loop.index, block))
+        best, block = loop.results
+        last = (block + plan.block).smin(end)
+        return best, self._first(block, last, best)
+
+    def _first(self, begin: Value, end: Value, best: Value) -> Value:
+        """The first position of the best element, which is near ``begin``."""
+        emitter, plan, fn = self.emitter, self.plan, self.emitter.fn
+        # Positions are counted from ``begin``, in 32 bits; a row may have more elements than these can count.
+        origin = begin.cast("trunc", I32)
+
+        def position() -> Value:
+            element, own, wanted, start = as_real(emitter.lane_values(plan.element)), best, fn.i32(_NO_POSITION), origin
+            if emitter.width > 1:
+                own, wanted, start = (fn.splat(v, emitter.width) for v in (own, wanted, start))
+            found = element.eq(own)
+            if plan.kind.is_floating:
+                # If the best element is a number, the block has no NaN; if it is NaN, no element is equal to it.
+                found = found | element.is_nan()
+            place = as_real(emitter.lane_values(plan.first.inputs[0]))
+            return fn.select(found, place - start, wanted)
+
+        nowhere = fn.i32(_NO_POSITION)
+        return self._reduced(plan.first, (begin, end), nowhere, position).cast("zext", I64) + begin
+
+    def _reduced(
+        self, reducer: Reducer, span: tuple[Value, Value], start: Value, element: Callable[[], Scalar]
+    ) -> Value:
+        """A reduction over a part of a row, in vectors if the loop has them."""
+        emitter, plan = self.emitter, self.plan
+
+        def iteration(running: Sequence[Scalar]) -> Sequence[Scalar]:
+            return emitter.combined(reducer.computation, list(running), [element()])
+
+        if emitter.lanes > 1:
+            low, high = (v if v.constant is None else int(v.constant) for v in span)
+            width = emitter.lanes * (1 if plan.has_long_elements else 4)
+            level = Level(plan.row, low, high)
+            (found,) = reduce_iterations(emitter, level, [(reducer, start)], [plan.element], (), width, iteration)
+            return as_real(found)
+        with emitter.fn.loop(*span, carried=[start], independent=True) as loop, emitter.scope():
+            emitter.bind_group(plan.row, loop.index)
+            loop.next(*map(as_real, iteration(loop.carried)))
+        return loop.results[0]
 
 
-def _best(emitter: Emitter, plan: _Plan, begin: Value, end: Value) -> tuple[Value, Value]:
-    """The best element of a part of a row, and its first position."""
-    fn = emitter.fn
-    emitter.lanes = plan.lanes
-    emitter.hoist([plan.element], frozenset(plan.rows))
-    start = as_real(constant(fn, plan.kind, _constant(plan)))
-    if begin.constant is not None and end.constant is not None and end.constant - begin.constant <= plan.block:
-        best = _best_of_block(emitter, plan, begin, end, start)
-        return best, _first(emitter, plan, begin, end, best)
-    with fn.loop(begin, end, plan.block, carried=[start, begin]) as loop:
-        best, block = loop.carried
-        last = (loop.index + plan.block).smin(end)
-        found = _best_of_block(emitter, plan, loop.index, last, start)
-        better = _is_better(fn, plan, found, best)
-        loop.next(fn.select(better, found, best), fn.select(better, loop.index, block))
-    best, block = loop.results
-    last = (block + plan.block).smin(end)
-    return best, _first(emitter, plan, block, last, best)
-
-
-def _constant(plan: _Plan) -> object:
-    start = plan.reducer.initial[0]
-    if not isinstance(start, Constant):
-        raise DeclinedError("the initial value is not known")
-    return start.value
-
-
-def _best_of_block(emitter: Emitter, plan: _Plan, begin: Value, end: Value, start: Value) -> Value:
-    return _reduced(emitter, plan, plan.best, (begin, end), start, lambda: emitter.lane_values(plan.element))
-
-
-def _first(emitter: Emitter, plan: _Plan, begin: Value, end: Value, best: Value) -> Value:
-    """The first position of the best element, which is near ``begin``."""
-    fn = emitter.fn
-    # Positions are counted from ``begin``, in 32 bits; a row may have more elements than these can count.
-    origin = begin.cast("trunc", I32)
-
-    def position() -> Value:
-        element, own, wanted, start = as_real(emitter.lane_values(plan.element)), best, fn.i32(_NO_POSITION), origin
-        if emitter.width > 1:
-            own, wanted, start = (fn.splat(v, emitter.width) for v in (own, wanted, start))
-        found = element.eq(own)
-        if plan.kind.is_floating:
-            # If the best element is a number, the block has no NaN; if it is NaN, no element is equal to it.
-            found = found | element.is_nan()
-        place = as_real(emitter.lane_values(plan.first.inputs[0]))
-        return fn.select(found, place - start, wanted)
-
-    nowhere = fn.i32(_NO_POSITION)
-    return _reduced(emitter, plan, plan.first, (begin, end), nowhere, position).cast("zext", I64) + begin
-
-
-def _reduced(
-    emitter: Emitter,
-    plan: _Plan,
-    reducer: Reducer,
-    span: tuple[Value, Value],
-    start: Value,
-    element: Callable[[], Scalar],
-) -> Value:
-    """A reduction over a part of a row, in vectors if the loop has them."""
-
-    def iteration(running: Sequence[Scalar]) -> Sequence[Scalar]:
-        return emitter.combined(reducer.computation, list(running), [element()])
-
-    if emitter.lanes > 1:
-        low, high = (v if v.constant is None else int(v.constant) for v in span)
-        width = emitter.lanes * (1 if plan.has_long_elements else 4)
-        level = Level(plan.row, low, high)
-        (found,) = reduce_iterations(emitter, level, [(reducer, start)], [plan.element], (), width, iteration)
-        return as_real(found)
-    with emitter.fn.loop(*span, carried=[start], independent=True) as loop, emitter.scope():
-        emitter.bind_group(plan.row, loop.index)
-        loop.next(*map(as_real, iteration(loop.carried)))
-    return loop.results[0]
-
-
-def _is_better(fn: Function, plan: _Plan, new: Value, old: Value) -> Value:
-    greater = isinstance(plan.op, Maximum)
-    if plan.kind.is_floating:
-        return new.compare("ugt" if greater else "ult", old) & ~old.is_nan()
-    sign = "s" if plan.kind.is_signed else "u"
-    return new.compare(sign + ("gt" if greater else "lt"), old)
-
-
+@dataclass(frozen=True, slots=True)
 class _Shared:
     """Few long rows: each task reduces a part of all rows, then one task compares the parts.
 
     The argmax of f32[4000000] takes half the time on two threads.
     """
 
-    def __init__(self, plan: _Plan, rows: int, parts: int) -> None:
-        self.plan = plan
-        self.rows = rows
-        self.parts = parts
-        self.positions = -(-rows * parts * plan.kind.byte_width // 64) * 64
+    plan: _Plan
+    rows: int
+    parts: int
+
+    @property
+    def positions(self) -> int:
+        """The offset of the positions in scratch memory, behind the elements."""
+        return -(-self.rows * self.parts * self.plan.kind.byte_width // 64) * 64
 
     def emit(self, module: Module, name: str, arrays: int) -> Kernel:
         """Write the functions of the two phases."""
@@ -307,7 +307,7 @@ class _Shared:
                 low, high = ((n * plan.row.extent).integer("udiv", self.parts) for n in (task.index, task.index + 1))
 
                 def body() -> None:
-                    best, position = _best(emitter, plan, low, high)
+                    best, position = _Row(emitter, plan).best(low, high)
                     at = self._row_number(emitter) * self.parts + task.index
                     store(fn, plan.kind, best, emitter.arrays[-1], at)
                     fn.store(position, fn.at(fn.at(emitter.arrays[-1], I8, self.positions), I64, at))
@@ -325,12 +325,12 @@ class _Shared:
                 best = as_real(load(fn, plan.kind, emitter.arrays[-1], first))
                 with fn.loop(1, self.parts, carried=[best, first]) as loop:
                     found = as_real(load(fn, plan.kind, emitter.arrays[-1], first + loop.index))
-                    better = _is_better(fn, plan, found, loop.carried[0])
+                    better = plan.is_better(found, loop.carried[0])
                     loop.next(
                         fn.select(better, found, loop.carried[0]),
                         fn.select(better, first + loop.index, loop.carried[1]),
                     )
-                _store_row(emitter, plan, fn.load(I64, fn.at(positions, I64, loop.results[1])))
+                _Row(emitter, plan).store(fn.load(I64, fn.at(positions, I64, loop.results[1])))
 
             nest(emitter, self._levels(), plan.nodes, body, independent=False)
         return Phase(fn.name, 1, cost_model().cycles(40.0 * self.rows * self.parts))
