@@ -11,8 +11,8 @@ from fuzz.programs.large.drafts import LargeDraft, kind
 from fuzz.programs.large.indexing import gather, scatter
 from fuzz.programs.large.moves import pieces, transpose
 from fuzz.programs.large.reductions import reduce, reductions
-from fuzz.programs.operations.algebra import solve
-from fuzz.programs.values import SMALL, Array, bits_of, dtype_of, is_complex
+from fuzz.programs.operations.algebra import solve, transform
+from fuzz.programs.values import Array, bits_of, dtype_of, is_complex
 from fuzz.support.tolerances import EXACT, MATRIX
 
 
@@ -39,18 +39,11 @@ def _prime(size: int) -> int:
 @kind("fft", tuple(f"{form} {part}" for form in ("FFT", "IFFT", "RFFT", "IRFFT") for part in ("f32", "f64")), 3)
 def fft(draft: LargeDraft, case: str) -> Program:
     """One to three dimensions, in batches."""
-    form, part = case.split()
-    whole = {"f32": "c64", "f64": "c128"}[part]
     rank = draft.pick([1, 1, 2, 3])
     lengths = [_length(draft, round((draft.most / 4) ** (1 / rank))) for _ in range(rank)]
     count = max(1, draft.integer(draft.least, draft.most) // math.prod(lengths))
     batch = [] if count == 1 else [count] if draft.chance() else [max(1, count // 3), 3]
-    half = [*lengths[:-1], lengths[-1] // 2 + 1]
-    source, target = {"RFFT": (part, whole), "IRFFT": (whole, part)}.get(form, (whole, whole))
-    operand = draft.parameter(source, [*batch, *(half if form == "IRFFT" else lengths)], SMALL, plain=True)
-    result = [*batch, *(half if form == "RFFT" else lengths)]
-    draft.emit(f"{target}[{join(result)}]", f"fft({operand}), fft_type={form}, fft_length={{{join(lengths)}}}")
-    return draft.finish("fft", MATRIX, case)
+    return transform(draft, case, batch, lengths)
 
 
 _RANDOM = tuple(

@@ -14,12 +14,17 @@ _NORMALIZED = Tolerance(Measure.NORM, 64)
 @family("fft", tuple(f"{form} {kind}" for form in ("FFT", "IFFT", "RFFT", "IRFFT") for kind in ("f32", "f64")), 3)
 def fft(draft: Draft, case: str) -> Program:
     """One to three dimensions of any length, with batch dimensions in front."""
-    form, part = case.split()
-    whole = {"f32": "c64", "f64": "c128"}[part]
     lengths = [draft.pick([1, 2, 3, 4, 5, 7, 8, 12, 13]) for _ in range(draft.pick([1, 1, 2, 3]))]
     if len(lengths) == 3:
         lengths = [min(n, 4) for n in lengths]
     batch = draft.integers(1, 3, draft.integer(0, 2))
+    return transform(draft, case, batch, lengths)
+
+
+def transform(draft: Draft, case: str, batch: list[int], lengths: list[int]) -> Program:
+    """An fft of the last dimensions, which have these lengths."""
+    form, part = case.split()
+    whole = {"f32": "c64", "f64": "c128"}[part]
     half = [*lengths[:-1], lengths[-1] // 2 + 1]
     source, target = {"RFFT": (part, whole), "IRFFT": (whole, part)}.get(form, (whole, whole))
     operand = draft.parameter(source, [*batch, *(half if form == "IRFFT" else lengths)], SMALL, plain=True)

@@ -32,33 +32,21 @@ class Indexing:
 
     def gather(self, operand: str, indices: str) -> str:
         """The call of a gather."""
-        parts = [
-            f"gather({operand}, {indices})",
-            f"offset_dims={{{join(self.offset)}}}",
-            f"collapsed_slice_dims={{{join(self.dropped)}}}",
-            f"start_index_map={{{join(self.index_map)}}}",
-        ]
-        if self.batching:
-            parts.append(f"operand_batching_dims={{{join(self.batching)}}}")
-            parts.append(f"start_indices_batching_dims={{{join(self.indices_batching)}}}")
-        parts.append(f"index_vector_dim={self.index_vector_dim}")
-        parts.append(f"slice_sizes={{{join(self.window)}}}")
-        return ", ".join(parts)
+        names = ("offset_dims", "collapsed_slice_dims", "start_index_map", "operand_batching_dims", "start")
+        return f"gather({operand}, {indices}), {self._numbers(*names)}, slice_sizes={{{join(self.window)}}}"
 
     def scatter(self, arrays: Sequence[str], called: str) -> str:
         """The call of a scatter, of operands, indices and updates."""
-        parts = [
-            f"scatter({', '.join(arrays)})",
-            f"update_window_dims={{{join(self.offset)}}}",
-            f"inserted_window_dims={{{join(self.dropped)}}}",
-            f"scatter_dims_to_operand_dims={{{join(self.index_map)}}}",
-        ]
+        names = ("update_window_dims", "inserted_window_dims", "scatter_dims_to_operand_dims", "input_batching_dims")
+        return f"scatter({', '.join(arrays)}), {self._numbers(*names, 'scatter')}, to_apply={called}"
+
+    def _numbers(self, offset: str, dropped: str, index_map: str, batching: str, indices: str) -> str:
+        """The dimension numbers, by the names that the operation has for them."""
+        parts = {offset: self.offset, dropped: self.dropped, index_map: self.index_map}
         if self.batching:
-            parts.append(f"input_batching_dims={{{join(self.batching)}}}")
-            parts.append(f"scatter_indices_batching_dims={{{join(self.indices_batching)}}}")
-        parts.append(f"index_vector_dim={self.index_vector_dim}")
-        parts.append(f"to_apply={called}")
-        return ", ".join(parts)
+            parts |= {batching: self.batching, f"{indices}_indices_batching_dims": self.indices_batching}
+        lists = ", ".join(f"{name}={{{join(numbers)}}}" for name, numbers in parts.items())
+        return f"{lists}, index_vector_dim={self.index_vector_dim}"
 
 
 def _indexing(draft: Draft, *, full_windows: bool) -> Indexing:

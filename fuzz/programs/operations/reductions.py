@@ -100,27 +100,27 @@ def reduce(draft: Draft, case: str) -> Program:
 
 
 def _reduce_pairs(draft: Draft, case: str, dims: list[int], along: list[int], kept: list[int]) -> Program:
-    form, first, *rest = case.split()
-    second = "s32" if form == "argmax" else rest[0] if rest else first
-    called = argmax_computation(draft, first) if form == "argmax" else _independent_pairs(draft, first, second)
-    left = draft.parameter(first, dims, FINITE)
-    if form == "argmax":
-        values = np.arange(math.prod(dims), dtype=np.int32).reshape(dims)
-        right = draft.parameter(second, dims, values=values)
-        inits = [
-            draft.parameter(first, [], values=identity("maximum", first)),
-            draft.parameter(second, [], values=np.asarray(np.iinfo(np.int32).max, dtype=np.int32)),
-        ]
-    else:
-        right = draft.parameter(second, dims, FINITE)
-        inits = [
-            draft.parameter(first, [], values=identity("maximum", first)),
-            draft.parameter(second, [], values=identity("minimum", second)),
-        ]
-    shapes = f"({first}[{join(kept)}], {second}[{join(kept)}])"
-    operands = ", ".join([left, right, *inits])
-    draft.emit(shapes, f"reduce({operands}), dimensions={{{join(along)}}}, to_apply={called}")
+    operands, called, kinds = _pairs(draft, case, dims)
+    shapes = ", ".join(f"{kind}[{join(kept)}]" for kind in kinds)
+    draft.emit(f"({shapes})", f"reduce({operands}), dimensions={{{join(along)}}}, to_apply={called}")
     return draft.finish("reduce", EXACT, case)
+
+
+def _pairs(draft: Draft, case: str, dims: list[int]) -> tuple[str, str, tuple[str, str]]:
+    """The operands and the reducer of two arrays at once, and their types."""
+    form, first, *rest = case.split()
+    is_argmax = form == "argmax"
+    second = "s32" if is_argmax else rest[0] if rest else first
+    called = argmax_computation(draft, first) if is_argmax else _independent_pairs(draft, first, second)
+    left = draft.parameter(first, dims, FINITE)
+    positions = np.arange(math.prod(dims), dtype=np.int32).reshape(dims)
+    right = draft.parameter(second, dims, FINITE, positions if is_argmax else None)
+    last = np.asarray(np.iinfo(np.int32).max, np.int32) if is_argmax else identity("minimum", second)
+    inits = [
+        draft.parameter(first, [], values=identity("maximum", first)),
+        draft.parameter(second, [], values=last),
+    ]
+    return ", ".join([left, right, *inits]), called, (first, second)
 
 
 def argmax_computation(draft: Draft, kind: str) -> str:
@@ -178,20 +178,9 @@ def reduce_window(draft: Draft, case: str) -> Program:
 
 
 def _reduce_window_pairs(draft: Draft, case: str, bases: list[int], outputs: list[int], window: str) -> Program:
-    form, first = case.split()
-    second = "s32" if form == "argmax" else first
-    called = argmax_computation(draft, first) if form == "argmax" else _independent_pairs(draft, first, second)
-    left = draft.parameter(first, bases, FINITE)
-    positions = np.arange(math.prod(bases), dtype=np.int32).reshape(bases)
-    right = draft.parameter(second, bases, FINITE, positions if form == "argmax" else None)
-    last = np.asarray(np.iinfo(np.int32).max, np.int32) if form == "argmax" else identity("minimum", second)
-    inits = [
-        draft.parameter(first, [], values=identity("maximum", first)),
-        draft.parameter(second, [], values=last),
-    ]
-    shapes = f"({first}[{join(outputs)}], {second}[{join(outputs)}])"
-    operands = ", ".join([left, right, *inits])
-    draft.emit(shapes, f"reduce-window({operands}), window={{{window}}}, to_apply={called}")
+    operands, called, kinds = _pairs(draft, case, bases)
+    shapes = ", ".join(f"{kind}[{join(outputs)}]" for kind in kinds)
+    draft.emit(f"({shapes})", f"reduce-window({operands}), window={{{window}}}, to_apply={called}")
     return draft.finish("reduce-window", EXACT, case)
 
 
