@@ -9,9 +9,7 @@ fail or are skipped on xlakit alone, with what was said. Ends with 1 where there
 
 from __future__ import annotations
 
-import os
 import re
-import socket
 import subprocess
 import sys
 import tempfile
@@ -21,9 +19,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from fuzz.jax_tests import PLATFORMS
+from fuzz.support import children
+from fuzz.support.children import free_port
 from fuzz.support.numbered import command
 
-_ROOT = Path(__file__).parents[1]
 # What absl's tests say of themselves.
 _SAID = re.compile(r"^\[\s*(RUN|OK|FAILED|SKIPPED)\s*\] (\S+)", re.MULTILINE)
 _OUTCOMES = {"RUN": "failed", "OK": "passed", "FAILED": "failed", "SKIPPED": "skipped"}
@@ -64,31 +63,14 @@ def _outcomes(log: str) -> list[tuple[str, str]]:
 
 def run(file: Path, platform: str, processes: int, devices: int, seconds: float) -> Outcomes:
     """Run a file of tests on several processes, for so many seconds at most."""
-    environment = {
-        **os.environ,
-        **PLATFORMS[platform],
-        "XLA_FLAGS": f"--xla_force_host_platform_device_count={devices}",
-        "PYTHONPATH": os.pathsep.join([str(_ROOT), os.environ.get("PYTHONPATH", "")]),
-    }
     command = [sys.executable, str(file), f"--num_processes={processes}", "--heartbeat_timeout=60"]
     command += ["--initialization_timeout=120", "--shutdown_timeout=60"]
-    command.append(f"--multiprocess_test_controller_address=localhost:{_free_port()}")
+    command.append(f"--multiprocess_test_controller_address=localhost:{free_port()}")
+    commands = [[*command, f"--multiprocess_test_worker_id={number}"] for number in range(processes)]
     with tempfile.TemporaryDirectory() as folder:
-        logs = [Path(folder) / str(number) for number in range(processes)]
-        started: list[subprocess.Popen[bytes]] = []
-        try:
-            for number, log in enumerate(logs):
-                with log.open("wb") as said:
-                    own = [*command, f"--multiprocess_test_worker_id={number}"]
-                    started.append(
-                        subprocess.Popen(own, cwd=folder, env=environment, stdout=said, stderr=subprocess.STDOUT)
-                    )
+        with children.processes(commands, Path(folder), PLATFORMS[platform], devices) as started:
             _await(started, seconds)
-        finally:
-            for process in started:
-                process.kill()
-                process.wait()
-        return Outcomes([log.read_text("utf-8", "replace") for log in logs])
+        return Outcomes(children.logs(Path(folder), processes))
 
 
 def _await(processes: Sequence[subprocess.Popen[bytes]], seconds: float) -> None:
@@ -98,12 +80,6 @@ def _await(processes: Sequence[subprocess.Popen[bytes]], seconds: float) -> None
             process.wait(max(0.0, end - time.monotonic()))
         except subprocess.TimeoutExpired:
             return
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("localhost", 0))
-        return probe.getsockname()[1]
 
 
 def report(title: str, found: Mapping[str, Outcomes]) -> int:

@@ -7,53 +7,29 @@ both platforms, to the bit. Ends with 1 where something differs.
 
 from __future__ import annotations
 
-import os
-import socket
-import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
 from fuzz.jax_tests import PLATFORMS
+from fuzz.support import children
 from fuzz.support.numbered import command
 
-_ROOT = Path(__file__).parents[1]
 _SECONDS = 570.0
 _FOUND = "found "
 
 
 def run(platform: str, processes: int, devices: int) -> list[dict[str, str]]:
     """What each process has found, by the names of the checks."""
-    with socket.socket() as probe:
-        probe.bind(("localhost", 0))
-        coordinator = f"localhost:{probe.getsockname()[1]}"
-    environment = {
-        **os.environ,
-        **PLATFORMS[platform],
-        "XLA_FLAGS": f"--xla_force_host_platform_device_count={devices}",
-        "PYTHONPATH": os.pathsep.join([str(_ROOT), os.environ.get("PYTHONPATH", "")]),
-    }
+    command = [sys.executable, "-m", "fuzz.support.workers.jax_processes_worker"]
+    coordinator = f"localhost:{children.free_port()}"
     with tempfile.TemporaryDirectory() as folder:
-        logs = [Path(folder) / f"log{rank}" for rank in range(processes)]
-        started: list[subprocess.Popen[bytes]] = []
-        try:
-            for rank, log in enumerate(logs):
-                command = [sys.executable, "-m", "fuzz.support.workers.jax_processes_worker", str(rank), str(processes)]
-                with log.open("wb") as said:
-                    started.append(
-                        subprocess.Popen(
-                            [*command, coordinator, folder],
-                            env=environment, cwd=_ROOT, stdout=said, stderr=subprocess.STDOUT,
-                        )
-                    )  # fmt: skip
+        commands = [[*command, str(rank), str(processes), coordinator, folder] for rank in range(processes)]
+        with children.processes(commands, Path(folder), PLATFORMS[platform], devices) as started:
             for process in started:
                 process.wait(_SECONDS)
-        finally:
-            for process in started:
-                process.kill()
-                process.wait()
-        texts = [log.read_text("utf-8", "replace") for log in logs]
+        texts = children.logs(Path(folder), processes)
     found = [dict(_result(line) for line in text.splitlines() if line.startswith(_FOUND)) for text in texts]
     for rank, (text, process) in enumerate(zip(texts, started, strict=True)):
         if process.returncode:

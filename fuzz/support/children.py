@@ -1,13 +1,55 @@
-"""A process that judges programs: one that dies or does not end is a finding, and the next gets a new process."""
+"""Processes: one that judges programs, whose death is a finding, and several of a program that runs on them all."""
 
 from __future__ import annotations
 
 import multiprocessing
 import os
 import signal
-from collections.abc import Callable, Mapping
+import socket
+import subprocess
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager
 from multiprocessing.connection import Connection
+from pathlib import Path
 from typing import Any
+
+_ROOT = Path(__file__).parents[2]
+
+
+def free_port() -> int:
+    """A port of this machine on which nothing listens."""
+    with socket.socket() as probe:
+        probe.bind(("localhost", 0))
+        return probe.getsockname()[1]
+
+
+@contextmanager
+def processes(
+    commands: Sequence[Sequence[str]], folder: Path, variables: Mapping[str, str], devices: int
+) -> Generator[list[subprocess.Popen[bytes]]]:
+    """A process of each command, on so many devices of JAX's CPU, which ends with the block."""
+    environment = {
+        **os.environ,
+        **variables,
+        "XLA_FLAGS": f"--xla_force_host_platform_device_count={devices}",
+        "PYTHONPATH": os.pathsep.join([str(_ROOT), os.environ.get("PYTHONPATH", "")]),
+    }
+    started: list[subprocess.Popen[bytes]] = []
+    try:
+        for number, command in enumerate(commands):
+            with (folder / f"log{number}").open("wb") as said:
+                made = subprocess.Popen(command, cwd=folder, env=environment, stdout=said, stderr=subprocess.STDOUT)
+                started.append(made)
+        yield started
+    finally:
+        for process in started:
+            process.kill()
+            process.wait()
+
+
+def logs(folder: Path, count: int) -> list[str]:
+    """What so many processes have said."""
+    return [(folder / f"log{number}").read_text("utf-8", "replace") for number in range(count)]
 
 
 class Child:
