@@ -52,7 +52,7 @@ _SOURCES = (SetDimensionSize, DynamicReshape, Constant, CustomCall, Infeed, Recv
 
 _SIZE = Shape(PrimitiveType.S32)
 # For each parameter of a computation its dimensions that have a size.
-_DynamicDimensions = tuple[frozenset[DynamicDimension], ...]
+_DimensionsByParameter = tuple[frozenset[DynamicDimension], ...]
 
 
 def padded(module: HloModule, context: PassContext) -> HloModule:
@@ -64,7 +64,7 @@ def padded(module: HloModule, context: PassContext) -> HloModule:
 
 
 @dataclass(frozen=True, slots=True)
-class _Remade:
+class _PaddedComputation:
     """A computation on padded values, and the dimensions of its result whose sizes it also returns."""
 
     computation: Computation
@@ -77,8 +77,8 @@ class _Padding:
     def __init__(self, module: HloModule, context: PassContext) -> None:
         self._module = module
         self._context = context
-        self._remade: dict[
-            tuple[Computation, _DynamicDimensions, bool, tuple[DynamicDimension, ...] | None], _Remade
+        self._padded: dict[
+            tuple[Computation, _DimensionsByParameter, bool, tuple[DynamicDimension, ...] | None], _PaddedComputation
         ] = {}
         self._affected: set[Computation] = set()
         for computation in module.computations:
@@ -105,14 +105,14 @@ class _Padding:
             )
         return old.replace(entry=entry, computations=(), entry_computation_layout=layout, input_output_alias=aliases)
 
-    def remade(
+    def padded_computation(
         self,
         computation: Computation,
-        dynamic_dims: _DynamicDimensions,
+        dynamic_dims: _DimensionsByParameter,
         *,
         packed: bool,
         wanted: tuple[DynamicDimension, ...] | None = None,
-    ) -> _Remade:
+    ) -> _PaddedComputation:
         """The padded version of a computation whose parameters have sizes at ``dynamic_dims``.
 
         ``packed``: whether the sizes are in a tuple with its one parameter (see :func:`joined`); else they are
@@ -120,13 +120,13 @@ class _Padding:
         that have a size.
         """
         key = (computation, dynamic_dims, packed, wanted)
-        if key not in self._remade:
+        if key not in self._padded:
             if computation not in self._affected and not any(dynamic_dims) and not wanted:
-                self._remade[key] = _Remade(computation, ())
+                self._padded[key] = _PaddedComputation(computation, ())
             else:
                 part = _Computation(self, computation, self._context)
-                self._remade[key] = part.part(dynamic_dims, packed, wanted)
-        return self._remade[key]
+                self._padded[key] = part.part(dynamic_dims, packed, wanted)
+        return self._padded[key]
 
     def is_affected(self, instruction: Instruction) -> bool:
         """Whether an instruction has dynamic dimensions, or calls a computation with such instructions."""
@@ -140,8 +140,8 @@ class _Padding:
 class _Computation:
     """The rewrite of one computation."""
 
-    def __init__(self, module: _Padding, computation: Computation, context: PassContext) -> None:
-        self._module = module
+    def __init__(self, padding: _Padding, computation: Computation, context: PassContext) -> None:
+        self._padding = padding
         self._computation = computation
         self._context = context
         self._cloner = ComputationCloner(computation, context)
@@ -160,9 +160,9 @@ class _Computation:
         return self._cloner.build(joined(full, results, make))
 
     def part(
-        self, dynamic_dims: _DynamicDimensions, packed: bool, wanted: tuple[DynamicDimension, ...] | None
-    ) -> _Remade:
-        """The padded version of a called computation; see :meth:`_Padding.remade`."""
+        self, dynamic_dims: _DimensionsByParameter, packed: bool, wanted: tuple[DynamicDimension, ...] | None
+    ) -> _PaddedComputation:
+        """The padded version of a called computation; see :meth:`_Padding.padded_computation`."""
         if packed:
             self._packed_parameter(dynamic_dims[0])
         else:
@@ -171,7 +171,7 @@ class _Computation:
         given = tuple(sorted(root.sizes)) if wanted is None else wanted
         made = joined(root, given, self._padder(self._computation.root))
         name = self._context.computation_name(self._computation.name)
-        return _Remade(self._cloner.build(made, name=name), given)
+        return _PaddedComputation(self._cloner.build(made, name=name), given)
 
     def _padder(self, old: Instruction) -> Padder:
         return Padder(self._cloner, self._context, old, self._cloner.clones)
@@ -221,13 +221,13 @@ class _Computation:
             try:
                 new = self._instruction(old, operands)
             except XlakitError as error:
-                raise self._module.located(error, old) from error.__cause__
+                raise self._padding.located(error, old) from error.__cause__
             self._enter(old, new)
         return self._values[self._computation.root]
 
     def _instruction(self, old: Instruction, operands: Sequence[Padded]) -> Padded:
         op, make = old.op, self._padder(old)
-        if not any(x.sizes for x in operands) and not self._module.is_affected(old):
+        if not any(x.sizes for x in operands) and not self._padding.is_affected(old):
             return Padded(self._cloner.clone(old))
         if isinstance(op, Tuple):
             sizes = {((i, *path), d): n for i, x in enumerate(operands) for (path, d), n in x.sizes.items()}
@@ -255,23 +255,23 @@ class _Computation:
         """call(x) -> call(x, sizes)"""
         # A fusion may have more operands than its computation takes.
         given = operands[: len(callee.parameters)]
-        remade = self._module.remade(callee, tuple(frozenset(x.sizes) for x in given), packed=False)
+        new = self._padding.padded_computation(callee, tuple(frozenset(x.sizes) for x in given), packed=False)
         sizes = [x.sizes[dim] for x in given for dim in sorted(x.sizes)]
-        value = make.add(Call(to_apply=remade.computation), *(x.value for x in given), *sizes)
-        return parted(value, callee.root.shape, remade.dynamic_dims, make)
+        value = make.add(Call(to_apply=new.computation), *(x.value for x in given), *sizes)
+        return parted(value, callee.root.shape, new.dynamic_dims, make)
 
     def _while(self, op: While, initial: Padded, make: Padder) -> Padded:
         """while(x) -> while(x, sizes), for all dimensions that have a size at the start or after an iteration."""
         dynamic_dims = frozenset(initial.sizes)
         while True:
             wanted = tuple(sorted(dynamic_dims))
-            body = self._module.remade(op.body, (dynamic_dims,), packed=True)
+            body = self._padding.padded_computation(op.body, (dynamic_dims,), packed=True)
             if dynamic_dims.issuperset(body.dynamic_dims):
                 break
             dynamic_dims |= frozenset(body.dynamic_dims)
         if body.dynamic_dims != wanted:
-            body = self._module.remade(op.body, (dynamic_dims,), packed=True, wanted=wanted)
-        condition = self._module.remade(op.condition, (dynamic_dims,), packed=True)
+            body = self._padding.padded_computation(op.body, (dynamic_dims,), packed=True, wanted=wanted)
+        condition = self._padding.padded_computation(op.condition, (dynamic_dims,), packed=True)
         loop = While(condition=condition.computation, body=body.computation)
         return parted(make.add(loop, joined(initial, wanted, make)), initial.shape, wanted, make)
 
@@ -280,15 +280,15 @@ class _Computation:
         chooser, *arguments = operands
         dynamic_dims = [(frozenset(x.sizes),) for x in arguments]
         pairs = list(zip(op.branch_computations, dynamic_dims, strict=True))
-        found = [self._module.remade(branch, own, packed=True) for branch, own in pairs]
-        wanted = tuple(sorted({dim for remade in found for dim in remade.dynamic_dims}))
+        found = [self._padding.padded_computation(branch, own, packed=True) for branch, own in pairs]
+        wanted = tuple(sorted({dim for new in found for dim in new.dynamic_dims}))
         branches = tuple(
             (
-                remade
-                if remade.dynamic_dims == wanted
-                else self._module.remade(branch, own, packed=True, wanted=wanted)
+                new
+                if new.dynamic_dims == wanted
+                else self._padding.padded_computation(branch, own, packed=True, wanted=wanted)
             ).computation
-            for remade, (branch, own) in zip(found, pairs, strict=True)
+            for new, (branch, own) in zip(found, pairs, strict=True)
         )
         packed = [joined(x, sorted(x.sizes), make) for x in arguments]
         value = make.add(Conditional(branch_computations=branches), chooser.value, *packed)
