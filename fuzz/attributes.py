@@ -97,7 +97,7 @@ def judge(seed: int, number: int, guarded: Guarded, *, show: bool = False) -> st
     if isinstance(expected, Exception) or isinstance(actual, Exception):
         if isinstance(expected, Exception) and isinstance(actual, Exception):
             return "refused"
-        return f"FAILED: the interpreter gives {_said(expected)}, compiled code {_said(actual)}"
+        return f"FAILED: the interpreter gives {_kind_of(expected)}, compiled code {_kind_of(actual)}"
     for name, leaf in expected.items():
         if fault := difference(actual[name], leaf):
             return f"FAILED: result {name}: {fault}"
@@ -130,7 +130,7 @@ def _is_internal(error: Exception) -> bool:
     return isinstance(error, InternalError)
 
 
-def _said(outcome: Any) -> str:
+def _kind_of(outcome: Any) -> str:
     return f"{type(outcome).__name__} ({outcome})" if isinstance(outcome, Exception) else "a result"
 
 

@@ -215,7 +215,7 @@ def run_pipeline(
     debug = "passes" in debugged()
     if context is None:
         context = new_context(disabled, fuel)
-    chosen = _until(passes_of_options() if passes is None else [_found(p) for p in passes], until)
+    chosen = _until(passes_of_options() if passes is None else [_pass_named(p) for p in passes], until)
     # For each pass the module that it left unchanged: running the pass on it again would change nothing.
     left: dict[str, HloModule] = {}
     for number, step in enumerate(chosen, 1):
@@ -267,7 +267,7 @@ def check_choice(disabled: Iterable[str], until: str | None) -> None:
     _until(passes_of_options(), until)
 
 
-def _found(step: str | Pass) -> Pass:
+def _pass_named(step: str | Pass) -> Pass:
     if isinstance(step, Pass):
         return step
     found = PASSES.get(step)

@@ -243,7 +243,7 @@ class SharedMemoryTransport:
 
     def pump(self, seconds: float) -> None:
         """Receive the messages that have arrived; if there is none, wait for one, at most so many seconds."""
-        if self._take_rings():
+        if self._receive_from_rings():
             return
         is_quiet = all(endpoint in self._sources for endpoint in self._endpoints.values())
         now = time.monotonic()
@@ -259,14 +259,15 @@ class SharedMemoryTransport:
                 self._inner.wait(seconds)
             finally:
                 self._bells.store(self._bell.address, doorbell.AWAKE)
-        if not self._take_rings() and not is_quiet:
+        if not self._receive_from_rings() and not is_quiet:
             self._inner.take()
 
     def _rows(self) -> tuple[int, int]:
         """The table of the rings to read, for machine code: its address, and its number of rows."""
         return self._table_address, len(self._sources)
 
-    def _take_rings(self) -> bool:
+    def _receive_from_rings(self) -> bool:
+        """Receive every message that lies in the rings; whether there was any."""
         any_arrived = False
         for number, (endpoint, source) in enumerate(list(self._sources.items())):
             while (record := source.ring.next()) is not None:
@@ -311,7 +312,7 @@ class SharedMemoryTransport:
                     self._controlled(kind, head[begin:].decode())
                 return
         # First the records that the sender has written into its ring before.
-        self._take_rings()
+        self._receive_from_rings()
         self._receive(head, body)
 
     def _controlled(self, kind: bytes, text: str) -> None:

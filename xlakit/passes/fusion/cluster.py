@@ -290,7 +290,7 @@ class Cluster:
         remaining = tuple(size for d, size in enumerate(sizes) if d not in over)
         if not self.reduced and domain is Domain.ELEMENT and math.prod(self.sizes) == math.prod(remaining):
             # Users of the reduction's results: their elements are the rows of the new domain.
-            if any(member.domain is Domain.ROW for member in self.members.values()) or self._is_better_apart(reduce):
+            if any(member.domain is Domain.ROW for member in self.members.values()) or self._is_cheaper_unfused(reduce):
                 return False
             for instruction, member in self.members.items():
                 self.members[instruction] = member._replace(domain=Domain.ROW if member.domain else None)
@@ -303,7 +303,7 @@ class Cluster:
         self._reduce(reduce)
         return True
 
-    def _is_better_apart(self, reduce: Instruction) -> bool:
+    def _is_cheaper_unfused(self, reduce: Instruction) -> bool:
         """Whether the members are better computed by a kernel of their own than after each row's reduction.
 
         There they would compute expensive functions of one number at a time, which for many short rows takes a large

@@ -37,7 +37,7 @@ _INVERSE = {
     ComparisonDirection.GT: ComparisonDirection.LE,
     ComparisonDirection.LE: ComparisonDirection.GT,
 }
-_TURNED = {
+_SWAPPED_SIDES = {
     ComparisonDirection.LT: ComparisonDirection.GT,
     ComparisonDirection.GT: ComparisonDirection.LT,
     ComparisonDirection.LE: ComparisonDirection.GE,
@@ -105,7 +105,7 @@ def compare_constant_on_the_right(x: Instruction, make: Rewriter) -> Instruction
     if uniform(left) is None or uniform(right) is not None:
         return None
     op = x.op_as(Compare)
-    return make.add(dataclasses.replace(op, direction=_TURNED.get(op.direction, op.direction)), right, left)
+    return make.add(dataclasses.replace(op, direction=_SWAPPED_SIDES.get(op.direction, op.direction)), right, left)
 
 
 @_rule("compare")
@@ -156,7 +156,7 @@ def compare_complex_magnitude(x: Instruction, make: Rewriter) -> Instruction | N
     # Whether a subnormal bound is zero depends on the mode of the processor.
     if z.shape.element_type is not PrimitiveType.C64 or number is None or 0 < abs(number) < _LEAST_F32:
         return None
-    if op.type is ComparisonType.TOTALORDER or op.direction not in _TURNED or not math.isfinite(number):
+    if op.type is ComparisonType.TOTALORDER or op.direction not in _SWAPPED_SIDES or not math.isfinite(number):
         return None
     below = op.direction in (ComparisonDirection.LT, ComparisonDirection.GE)
     limit = _least_square_sum(number, reaches=below)

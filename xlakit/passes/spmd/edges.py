@@ -93,7 +93,7 @@ def _even(walk: Walk, hint: Tiling, shape: Shape) -> Tiling:
 
 def _result(walk: Walk, piece: Piece, sharding: Sharding | None, hint: Tiling) -> Piece:
     wanted = _tiling(walk, sharding, piece.shape)
-    own = piece if piece.scope == walk.scope else walk.pieces.within(piece, walk.scope)
+    own = piece if piece.scope == walk.scope else walk.pieces.in_inner_scope(piece, walk.scope)
     if wanted is not None:
         own = walk.pieces.retiled(own, wanted, walk.scope)
     elif any(hint):

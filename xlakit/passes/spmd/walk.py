@@ -98,7 +98,7 @@ class Walk:
     def plain(self, old: Instruction, operands: Sequence[Value]) -> Value:
         """An operation on parts of its operands, as its factors allow; the result is split as its sharding says."""
         scope = smallest(self.scope, operands)
-        wanted = self.wanted(old, scope)
+        wanted = self.annotation(old, scope)
         hint = self.hint(old, scope)
         old, operands = repadded(old, operands)
         value = along_split_dimensions(self.pieces, old, operands, scope, hint)
@@ -126,8 +126,8 @@ class Walk:
 
         return computed
 
-    def wanted(self, old: Instruction, scope: Scope) -> Sequence[Split | None] | None:
-        """The splits of the sharding of an array instruction; None without one."""
+    def annotation(self, old: Instruction, scope: Scope) -> Sequence[Split | None] | None:
+        """The splits that the sharding written on an array instruction asks for; None without a sharding."""
         return self._splits(of_leaves(old)[0], old.shape.rank, scope) if old.shape.is_array else None
 
     def hint(self, old: Instruction, scope: Scope) -> Tiling | None:

@@ -143,7 +143,7 @@ class Device:
     def transfer_from_outfeed(self, shape: Shape, /) -> Any:
         """The next value that a program on this device has put out; waits for it, as long as XLAKIT_TIMEOUT says."""
         found = self._outfed()
-        _check_is_of(found, shape)
+        _check_is_compatible(found, shape)
         return found
 
     def _outfed(self) -> Any:
@@ -184,7 +184,7 @@ def _check_arrays(value: Any) -> None:
         raise ArgumentError(f"a {type(value).__name__} is no array and no number", hint="give arrays of NumPy")
 
 
-def _check_is_of(value: Any, shape: Shape) -> None:
+def _check_is_compatible(value: Any, shape: Shape) -> None:
     from xlakit.data.literal import Literal
 
     found = Literal.from_value(value).shape

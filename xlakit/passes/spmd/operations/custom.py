@@ -68,7 +68,7 @@ def partitioned(walk: Walk, old: Instruction, operands: tuple[Value, ...]) -> Va
         )
     given = [piece for operand in operands for piece in leaves(operand)]
     factors = rule_factors(dict(old.annotations.frontend_attributes).get(RULE, ""), old)
-    wanted, hint = walk.wanted(old, scope), walk.hint(old, scope)
+    wanted, hint = walk.annotation(old, scope), walk.hint(old, scope)
     tilings, results = walk.pieces.tilings_for(old, factors, given, scope, wanted, hint)
     target = getattr(old.op, "custom_call_target", "")
     made = PARTITIONERS[target](old, [*map(as_sharding, tilings)], [*map(as_sharding, results)])

@@ -38,7 +38,7 @@ def custom_call(walk: Walk, old: Instruction, operands: tuple[Value, ...]) -> Va
     scope = smallest(walk.scope, operands)
     if isinstance(old.op, CustomCall) and old.op.custom_call_target in _ON_PARTS:
         pieces = [walk.pieces.summed(piece) for value in operands for piece in leaves(value)]
-        given = [(p if p.scope == scope else walk.pieces.within(p, scope)).instruction for p in pieces]
+        given = [(p if p.scope == scope else walk.pieces.in_inner_scope(p, scope)).instruction for p in pieces]
         made = walk.pieces.make.like(old, old.op, given, old.shape)
         return walk.pieces.unbundle(made, old.shape, iter(whole_tilings(old.shape)), scope)
     device = _device(walk, old)

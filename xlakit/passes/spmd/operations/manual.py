@@ -112,7 +112,7 @@ def _from_parts(walk: Walk, piece: Piece, shape: Shape, border: _Border) -> Piec
         return Piece(piece.instruction, piece.tiling, outer, shape)
     manual_splits = [outer.agreed(split) for split in border.manual_splits]
     _check(shape, piece.shape, manual_splits)
-    piece = walk.pieces.summed(piece if piece.scope == inner else walk.pieces.within(piece, inner))
+    piece = walk.pieces.summed(piece if piece.scope == inner else walk.pieces.in_inner_scope(piece, inner))
     tiling = tuple(_together(by, own, outer, inner) for by, own in zip(border.manual_splits, piece.tiling, strict=True))
     counts = [parts(by) * parts(own) for by, own in zip(manual_splits, piece.tiling, strict=True)]
     if not is_proper(tiling) or counts != [parts(t) for t in tiling]:

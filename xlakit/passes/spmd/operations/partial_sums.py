@@ -67,7 +67,7 @@ def _on_partial_sums(walk: Walk, old: Instruction, given: Sequence[Piece]) -> Pi
         return None
     without_partial_sums: Callable[[], Piece] | None = None
     if not same_teams(walk.asked_sum(old, scope), numbers):
-        if walk.wanted(old, scope) is not None or not (walk.is_repeated or isinstance(old.op, (Add, Subtract))):
+        if walk.annotation(old, scope) is not None or not (walk.is_repeated or isinstance(old.op, (Add, Subtract))):
             return None
         if len(terms) == 1:
             if old.shape.num_elements > terms[0].shape.num_elements:

@@ -71,7 +71,7 @@ class Pieces:
             piece = piece.without_partial_sums()
         piece = self._summed_in_parts(piece, tiling, scope) or self.summed(piece)
         if piece.scope != scope:
-            piece = self.within(piece, scope)
+            piece = self.in_inner_scope(piece, scope)
         if piece.tiling == tiling:
             return piece.instruction
         found = piece.parts.get(tiling)
@@ -167,7 +167,7 @@ class Pieces:
         starts = [start if d == dimension else first for d in range(len(sizes))]
         return make.add(DynamicUpdateSlice(), make.zeros(own.shape.element_type, sizes), own, *starts)
 
-    def within(self, piece: Piece, scope: Scope) -> Piece:
+    def in_inner_scope(self, piece: Piece, scope: Scope) -> Piece:
         """A value of an outer scope as one of an inner scope, whose teams have all of it."""
         rank = len(piece.tiling)
         return Piece(self.at(piece, whole(rank), piece.scope), whole(rank), scope, piece.shape, piece.source)
