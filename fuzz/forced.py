@@ -90,22 +90,22 @@ def _moves(number: int) -> bool:
 def program_of(seed: int, number: int) -> tuple[Program, Callable[[Program], str]]:
     """A program and its judge: a module is compared with plain code, one operation with the interpreter."""
     if number % 2:
-        return generated(seed, number, wide=number % 8 != 7, moves=_moves(number)), _next_to_plain
+        return generated(seed, number, wide=number % 8 != 7, moves=_moves(number)), _against_plain
     if number % 16 in _CUT:
         name, size = _CUT[number % 16]
-        return large_program(name, seed, number // 16, size), _next_to_meaning
+        return large_program(name, seed, number // 16, size), _against_interpreter
     rng = random.Random(f"{seed} {number} opcode")
     # Operations on elements are many, and all have the same kernel.
     others = sorted(FAMILIES.keys() - {*UNARY, *ELEMENTARY_UNARY, *BINARY})
     opcode = rng.choice(others if rng.random() < 0.85 else sorted(FAMILIES))
-    return Entry(opcode, seed, number).make(), _next_to_meaning
+    return Entry(opcode, seed, number).make(), _against_interpreter
 
 
-def _next_to_plain(program: Program) -> str:
+def _against_plain(program: Program) -> str:
     return plain.judge(program)
 
 
-def _next_to_meaning(program: Program) -> str:
+def _against_interpreter(program: Program) -> str:
     status, detail = compiled.judge(program)
     return detail if status == "failed" else ""
 

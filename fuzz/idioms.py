@@ -88,7 +88,7 @@ def _fault(module: HloModule, given: Any, actual: dict[str, Any], expected: dict
         return f"there are {sorted(actual)} instead of {sorted(expected)}"
     wrong = [name for name in expected if not same(actual[name], expected[name])]
     if not wrong or is_exact:
-        return _told(wrong[0], actual[wrong[0]], expected[wrong[0]]) if wrong else ""
+        return _difference(wrong[0], actual[wrong[0]], expected[wrong[0]]) if wrong else ""
     return _beyond_roundings(module, given, actual, expected, wrong)
 
 
@@ -101,7 +101,7 @@ def _beyond_roundings(module: HloModule, given: Any, actual: Any, expected: Any,
     spreads = spread(module, given)
     return next(
         (
-            _told(name, actual[name], expected[name])
+            _difference(name, actual[name], expected[name])
             for name in suspects
             if difference(actual[name], expected[name], epsilon[name], spreads.get(name, 0.0))
         ),
@@ -109,7 +109,7 @@ def _beyond_roundings(module: HloModule, given: Any, actual: Any, expected: Any,
     )
 
 
-def _told(name: str, actual: Any, expected: Any) -> str:
+def _difference(name: str, actual: Any, expected: Any) -> str:
     a, b = np.asarray(actual), np.asarray(expected)
     if a.shape != b.shape or a.dtype != b.dtype:
         return f"{name}: {a.dtype}{list(a.shape)} instead of {b.dtype}{list(b.shape)}"

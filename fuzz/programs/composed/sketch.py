@@ -53,7 +53,7 @@ class Chance:
         return values[self.integer(0, len(values) - 1)]
 
     def some(self, values: Sequence[_T], part: float = 0.5) -> list[_T]:
-        """Each with this probability."""
+        """The values that chance keeps, each with the probability ``part``."""
         return [t for t in values if self.chance(part)]
 
     def shuffled(self, values: Sequence[_T]) -> list[_T]:

@@ -165,10 +165,10 @@ def faults(seed: int, number: int) -> Iterator[str]:
         alone = attempt(case)
         for place, results in enumerate(found):
             if results[case.name] != alone:
-                yield f"{case.name}, thread {place} of {count}: {_told(results[case.name], alone)}"
+                yield f"{case.name}, thread {place} of {count}: {_difference(results[case.name], alone)}"
 
 
-def _told(actual: _Results | str, alone: _Results | str) -> str:
+def _difference(actual: _Results | str, alone: _Results | str) -> str:
     if isinstance(actual, str) or isinstance(alone, str):
         told = [x if isinstance(x, str) else "results" for x in (actual, alone)]
         return f"{told[0]}, where one thread alone gives {told[1]}"

@@ -78,12 +78,12 @@ def map_(old: Instruction, operands: Sequence[Padded], make: Padder) -> Padded:
             value = make.chosen(valid, value, make.reshape(corner, ()))
         values.append(value)
     given = make.tuple(*values)
-    branches = (_nothing(given, make), _elements(given, make))
+    branches = (_branch_of_zeros(given, make), _branch_of_elements(given, make))
     value = make.add(Conditional(branch_computations=branches), empty, given, given)
     return array(value, dict(sorted(dims.items())))
 
 
-def _nothing(given: Instruction, make: Padder) -> Computation:
+def _branch_of_zeros(given: Instruction, make: Padder) -> Computation:
     inner = make.for_computation()
     inner.builder.parameter(0, given.shape)
     shape = make.old.shape
@@ -92,7 +92,7 @@ def _nothing(given: Instruction, make: Padder) -> Computation:
     )
 
 
-def _elements(given: Instruction, make: Padder) -> Computation:
+def _branch_of_elements(given: Instruction, make: Padder) -> Computation:
     inner = make.for_computation()
     parameter = inner.builder.parameter(0, given.shape)
     elements = [inner.element(parameter, i) for i in range(len(given.operands))]

@@ -129,7 +129,7 @@ class Cluster:
         self._at_the_index = _at_the_index(root) if self.updates_in_place else set[Instruction]()
         views = _views_of_root(root, loops, pieces)
         if is_large_reduction(root):
-            self._reduce(root)
+            self._loop_over_operand_of(root)
         domain = Domain.ROW if self.reduced else Domain.ELEMENT
         self._add(root, Member(Demand(views, 1, elements(views[0])), domain))
 
@@ -139,7 +139,7 @@ class Cluster:
         self.operands.discard(instruction)
         self.operands.update(o for o in instruction.operands if not is_scalar_constant(o))
 
-    def _reduce(self, reduce: Instruction) -> None:
+    def _loop_over_operand_of(self, reduce: Instruction) -> None:
         """Set the domain to the elements that a large reduction reads."""
         self.sizes = reduce.operands[0].shape.dimensions
         self.reduced = frozenset(reduce.op_as(Reduce).dimensions)
@@ -300,7 +300,7 @@ class Cluster:
             is_trailing = over == frozenset(range(len(remaining), len(sizes)))
             if not is_trailing or (math.prod(remaining) < _FEW_ROWS.value and math.prod(sizes) > _SHORT_ROW.value):
                 return False
-        self._reduce(reduce)
+        self._loop_over_operand_of(reduce)
         return True
 
     def _is_cheaper_unfused(self, reduce: Instruction) -> bool:

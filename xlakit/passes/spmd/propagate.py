@@ -143,12 +143,12 @@ class _Graph:
             return self._inside(frame, old, op.to_apply if isinstance(op, Call) else op.calls, operands)
         nodes = self._new(old.shape)
         if isinstance(op, While):
-            self._alike(operands[0], nodes)
-            self._alike(self._inside(frame, old, op.body, [nodes]), nodes)
+            self._tie(operands[0], nodes)
+            self._tie(self._inside(frame, old, op.body, [nodes]), nodes)
             self._inside(frame, old, op.condition, [nodes])
         elif isinstance(op, Conditional):
             for branch, given in zip(op.branch_computations, operands[1:], strict=True):
-                self._alike(self._inside(frame, old, branch, [given]), nodes)
+                self._tie(self._inside(frame, old, branch, [given]), nodes)
         else:
             self._plain(old, operands, nodes)
         return nodes
@@ -165,7 +165,7 @@ class _Graph:
             if target in CONSTRAINTS:
                 self.seed(nodes, old.shape, self._annotations.shardings(old))
             if target in (CONSTRAINTS | HINTS) - BARRIERS and [len(o) for o in operands] == [len(nodes)]:
-                self._alike(operands[0], nodes)
+                self._tie(operands[0], nodes)
             self._border(old, operands, nodes)
             return
         self.seed(nodes, old.shape, of_leaves(old))
@@ -184,7 +184,7 @@ class _Graph:
             whole_ones = make_tuple_shape([o.shape for o in old.operands])
             wanted = self._new(whole_ones)
             self.seed(wanted, whole_ones, taken)
-            self._alike(tuple(given), wanted)
+            self._tie(tuple(given), wanted)
         self.seed(
             nodes, old.shape, self._annotations.in_attribute(old, OUT_SHARDINGS, len(nodes)) or [None] * len(nodes)
         )
@@ -194,9 +194,10 @@ class _Graph:
         for node in self._unsaid.intersection(nodes):
             # The argument itself is replicated; but its users may be split as the group is.
             self._open[node] = (True,) * len(self._open[node])
-        self._alike(self._groups.setdefault(number, nodes), nodes)
+        self._tie(self._groups.setdefault(number, nodes), nodes)
 
-    def _alike(self, one: _Nodes, other: _Nodes) -> None:
+    def _tie(self, one: _Nodes, other: _Nodes) -> None:
+        """Let each two nodes of the same dimensions have the same tiling."""
         for a, b in zip(one, other, strict=True):
             if self._sizes[a] == self._sizes[b]:
                 self._ties.append(Tie((a,), (b,), alike(len(self._tilings[a]))))
