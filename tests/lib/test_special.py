@@ -125,7 +125,7 @@ def test_the_derivative_is_the_limit_of_differences():
     np.testing.assert_allclose(compiled("igamma_grad_a", a, x), difference, atol=1e-8)
 
 
-@pytest.mark.parametrize("shape", [(), (0,), (1, 3), (3, 100, 7)])
+@pytest.mark.parametrize("shape", [(), (0,), (1, 3), (3, 35, 20)])
 def test_arrays_of_any_shape(shape):
     x = np.random.default_rng(3).uniform(0.1, 9, shape)
     np.testing.assert_allclose(compiled("igamma", x, x), scipy_special.gammainc(x, x), rtol=1e-12)
