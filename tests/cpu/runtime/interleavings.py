@@ -32,7 +32,8 @@ def explore(shared: Mapping[str, Any], programs: Sequence[Program], final: Calla
     for ever. As states are met once, programs may have loops. Values in the dictionaries are numbers and tuples.
     """
     labels = [{label: n for n, (label, _) in enumerate(p) if label} for p in programs]
-    start = tuple(sorted(shared.items())), tuple((0, ()) for _ in programs)
+    names = tuple(shared)  # in whose order a state has its values
+    start = tuple(shared.values()), tuple((0, ()) for _ in programs)
     before: dict[Any, tuple[Any, int] | None] = {start: None}
     waiting = [start]
 
@@ -50,7 +51,7 @@ def explore(shared: Mapping[str, Any], programs: Sequence[Program], final: Calla
         for number, (place, own) in enumerate(threads):
             if place is END:
                 continue
-            everything, mine = dict(memory), dict(own)
+            everything, mine = dict(zip(names, memory, strict=True)), dict(own)
             try:
                 follows = programs[number][place][1](everything, mine)
             except AssertionError as error:
@@ -61,7 +62,7 @@ def explore(shared: Mapping[str, Any], programs: Sequence[Program], final: Calla
             place = END if follows is END else place + 1 if follows is None else labels[number][follows]
             made = list(threads)
             made[number] = (place, tuple(sorted(mine.items())) if place is not END else ())
-            following = tuple(sorted(everything.items())), tuple(made)
+            following = tuple(everything.values()), tuple(made)
             if following not in before:
                 before[following] = state, number
                 waiting.append(following)
@@ -69,7 +70,7 @@ def explore(shared: Mapping[str, Any], programs: Sequence[Program], final: Calla
             if any(place is not END for place, _ in threads):
                 raise Fault("threads wait for ever", trace(state))
             try:
-                final(dict(memory))
+                final(dict(zip(names, memory, strict=True)))
             except AssertionError as error:
                 raise Fault(f"{error}", trace(state)) from None
     return len(before)
