@@ -316,6 +316,22 @@ class HloModule(Immutable):
             changes.setdefault("computations", self.computations[:-1])
         return dataclasses.replace(self, **changes)  # pyright: ignore
 
+    def with_entry(self, entry: Computation) -> HloModule:
+        """A module that enters another computation: that, what it calls, and of the header what fits any entry.
+
+        Layouts, aliases, donors and shardings of the old entry's parameters and results are left out.
+        """
+        return self.replace(
+            entry=entry,
+            computations=(),
+            entry_computation_layout=None,
+            input_output_alias=(),
+            buffer_donor=(),
+            spmd_output_sharding=None,
+            spmd_parameters_shardings=(),
+            header=tuple(pair for pair in self.header if not pair[0].startswith("allow_spmd_sharding_propagation_to_")),
+        )
+
     def __eq__(self, other: object) -> bool:
         """Whether two modules are the same program: whether they print the same, but for what follows.
 

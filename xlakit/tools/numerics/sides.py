@@ -28,20 +28,7 @@ class Side:
 
     def ready(self, entry: Computation) -> Ready:
         """A computation of the program as a program of its own, ready to run."""
-        # Header fields about the entry's parameters and results do not apply to another entry.
-        return self.prepare(
-            self.module.replace(
-                entry=entry,
-                computations=(),
-                entry_computation_layout=None,
-                input_output_alias=(),
-                buffer_donor=(),
-                spmd_output_sharding=None,
-                spmd_parameters_shardings=(),
-                is_scheduled=False,
-                header=(),
-            )
-        )
+        return self.prepare(self.module.with_entry(entry).replace(is_scheduled=False))
 
 
 def each_alone(instructions: Sequence[Instruction]) -> Computation:

@@ -228,19 +228,11 @@ def renumbered(
 
 
 def with_entry(module: HloModule, entry: Computation) -> HloModule:
-    """The module with an entry and what that calls; its header says nothing of arguments and results that changed."""
+    """The module with another entry; its header still says how arguments and results are given where they are alike."""
     before, after = module.entry.program_shape, entry.program_shape
     if before.parameters == after.parameters and before.result == after.result:
         return module.replace(entry=entry, computations=())
-    return module.replace(
-        entry=entry,
-        computations=(),
-        entry_computation_layout=None,
-        input_output_alias=(),
-        buffer_donor=(),
-        spmd_output_sharding=None,
-        spmd_parameters_shardings=(),
-    )
+    return module.with_entry(entry)
 
 
 # -- helpers for steps -----------------------------------------------------------------------------
