@@ -155,7 +155,11 @@ def test_the_command_says_how_to_go_on_and_goes_on(program, capsys, monkeypatch)
     options = ["bisect", str(program), "--compare", "broken,interpreter", "--load", BROKEN]
     assert cli.main(options) == 0
     out = capsys.readouterr().out
-    assert f"xlakit reduce {program} --compare broken,interpreter --load {BROKEN}" in out
+    assert f"xlakit reduce {program} --compare broken,interpreter --load {BROKEN}\n" in out
+    limits = ["--fill-elided", "zeros", "--timeout", "50", "--memory", "2G"]
+    assert cli.main([*options, *limits]) == 0
+    limits[-1] = str(2 << 30)
+    assert f"--load {BROKEN} {' '.join(limits)}\n" in capsys.readouterr().out
     assert cli.main([*options, "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["parts"] == ["memory"]
     assert cli.main([*options, "--reduce"]) == 0

@@ -270,6 +270,64 @@ def test_what_cannot_be_extracted_is_an_error(loop: xla.HloModule, call: Any, me
         call(loop)
 
 
+_ENDLESS = """HloModule endless, input_output_alias={ {}: (0, {}, may-alias) }
+
+body {
+  s = (s32[], f32[4]) parameter(0)
+  i = s32[] get-tuple-element(s), index=0
+  x = f32[4] get-tuple-element(s), index=1
+  one = s32[] constant(1)
+  j = s32[] add(i, one)
+  y = f32[4] cosine(x)
+  ROOT t = (s32[], f32[4]) tuple(j, y)
+}
+
+condition {
+  s = (s32[], f32[4]) parameter(0)
+  ROOT p = pred[] constant(true)
+}
+
+ENTRY main {
+  x = f32[4] parameter(0)
+  zero = s32[] constant(0)
+  s = (s32[], f32[4]) tuple(zero, x)
+  w = (s32[], f32[4]) while(s), condition=condition, body=body
+  ROOT r = f32[4] get-tuple-element(w), index=1
+}
+"""
+_UNKNOWN = """HloModule unknown
+
+ENTRY main {
+  x = f32[4] parameter(0)
+  q = f32[4] negate(x)
+  w = f32[4] custom-call(q), custom_call_target="nobody_knows_this"
+  ROOT r = f32[4] add(w, q)
+}
+"""
+
+
+def test_the_run_ends_where_the_part_does():
+    """A loop without an end is a program to look into, too."""
+    module, x = xla.HloModule.from_text(_ENDLESS), np.float32([0, 1, 2, 3])
+    loop = xla.extract_computation(module, "w", x, iteration=3)
+    np.testing.assert_array_equal(loop.arguments[0][0], 3)
+    np.testing.assert_allclose(loop.arguments[0][1], np.cos(np.cos(np.cos(x))), rtol=1e-6)
+    inner = xla.extract_instruction(module, "y", x, iteration=2)
+    np.testing.assert_allclose(inner.result, np.cos(np.cos(np.cos(x))), rtol=1e-6)
+    assert not inner.module.input_output_alias
+    _agrees(inner)
+
+
+def test_a_custom_call_without_a_meaning_only_matters_where_it_runs():
+    module, x = xla.HloModule.from_text(_UNKNOWN), np.float32([1, 2, 3, 4])
+    _agrees(xla.extract_instruction(module, "q", x))
+    for name in ("w", "r"):
+        with pytest.raises(xla.UnsupportedError, match="custom-call 'w': no custom call is registered as 'nobody_"):
+            xla.extract_instruction(module, name, x)
+    made = xla.extract_instruction(module, "r", x, custom_calls={"nobody_knows_this": lambda q: q * 2})
+    np.testing.assert_array_equal(made.result, -3 * x)
+
+
 def test_replicas_have_each_their_own_values():
     made = xla.extract_instruction(xla.HloModule.from_text(_REPLICAS), "scaled", np.float32([1, 2]))
     assert made.module.replica_count == 2

@@ -9,15 +9,14 @@ from typing import Any
 from xlakit import compile_cache as cache
 from xlakit.cpu.compiler import generate_module
 from xlakit.cpu.generated import GeneratedProgram
-from xlakit.errors import ArgumentError, ShapeError, UnsupportedError
-from xlakit.execution.calls.custom_calls import CustomCalls
+from xlakit.errors import ArgumentError
 from xlakit.execution.options import ExecutionOptions
-from xlakit.ir.instruction import HloModule, Instruction
-from xlakit.ops.custom_call import CustomCall
+from xlakit.ir.instruction import HloModule
 from xlakit.passes.analysis.traffic import as_text, traffic
 from xlakit.passes.scheduling.overlap_collectives import overlaps_of
 from xlakit.tools.elided import elided_constants
 from xlakit.tools.shards import on_devices, with_partitions
+from xlakit.tools.stand_ins import stand_ins
 
 
 def inspect(module: HloModule, view: str, text: Mapping[str, bool]) -> str:
@@ -40,33 +39,6 @@ def generated(module: HloModule) -> GeneratedProgram:
     """The program of one device, with stand-ins for custom calls that are not registered, up to its LLVM IR."""
     device_module = on_devices(with_partitions(module)).module
     return generate_module(device_module, ExecutionOptions(custom_calls=stand_ins(device_module)))
-
-
-def stand_ins(module: HloModule) -> dict[str, Callable[..., None]]:
-    """A function that raises, for each custom call that is not registered: the program can then be compiled."""
-    return {name: _stand_in(name) for name in unknown_calls(module)}
-
-
-def unknown_calls(module: HloModule) -> list[str]:
-    """The names of custom calls that are not registered or not implemented: the program can only be inspected."""
-    known = CustomCalls()
-    calls = (i for c in module.computations for i in c.instructions if isinstance(i.op, CustomCall))
-    return sorted({i.op_as(CustomCall).custom_call_target for i in calls if not _is_registered(known, i)})
-
-
-def _is_registered(known: CustomCalls, call: Instruction) -> bool:
-    try:
-        known.check(call)
-    except (ShapeError, UnsupportedError):
-        return False
-    return True
-
-
-def _stand_in(name: str) -> Callable[..., None]:
-    def call(*_: object) -> None:
-        raise UnsupportedError(f"no custom call is registered as '{name}'", hint="register one to run the program")
-
-    return call
 
 
 def _cost(program: GeneratedProgram) -> str:

@@ -9,8 +9,8 @@ from xlakit.errors import ArgumentError
 from xlakit.execution.options import ExecutionOptions
 from xlakit.ir.instruction import HloModule
 from xlakit.options import Tune, compiling
-from xlakit.tools.inspect import stand_ins
 from xlakit.tools.shards import on_devices, with_partitions
+from xlakit.tools.stand_ins import stand_ins
 
 
 def tuned(module: HloModule, *, seconds: float, again: bool) -> TuningReport:

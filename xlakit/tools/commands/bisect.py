@@ -9,7 +9,7 @@ from typing import Any
 
 from xlakit.tools.commands import reduce
 from xlakit.tools.commands.batch import Program, add_batch, run_batch, write
-from xlakit.tools.commands.oracle import add_oracle, limits_of, oracle_of
+from xlakit.tools.commands.oracle import add_oracle, limits_of, options_of_runs, oracle_of
 from xlakit.tools.commands.shared import Commands, add_command, add_filling, load_filled
 
 
@@ -35,8 +35,7 @@ def _run(options: argparse.Namespace) -> int:
             module, oracle, jobs=options.jobs, limits=limits_of(options), load=options.load, progress=_progress
         )
         _progress("")
-        loads = "".join(f" --load {shlex.quote(file)}" for file in options.load)
-        goes_on = f"xlakit reduce {shlex.quote(path)} {oracle.options}{loads}"
+        goes_on = f"xlakit reduce {shlex.quote(path)} {oracle.options}{options_of_runs(options)}"
         if not options.json:
             then = "" if options.reduce else f"To make the program smaller: {goes_on}\n"
             write(f"{path}: {bisection}\n{then}")

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import argparse
 import os
-from typing import TYPE_CHECKING
+import shlex
+from typing import TYPE_CHECKING, Final
 
 from xlakit.tools.commands.shared import add_load, at_least, seconds, size
 
@@ -12,6 +13,10 @@ if TYPE_CHECKING:
     from xlakit.ir.instruction import HloModule
     from xlakit.tools.jaxlib_child import Limits
     from xlakit.tools.oracles.oracle import Oracle
+
+# The limits of a run, unless others are given.
+_SECONDS: Final = 60.0
+_BYTES: Final = 4 << 30
 
 
 def add_oracle(parser: argparse.ArgumentParser) -> None:
@@ -42,8 +47,8 @@ def add_oracle(parser: argparse.ArgumentParser) -> None:
     limits = parser.add_argument_group("limits")
     jobs = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     limits.add_argument("--jobs", type=at_least(1), default=jobs, metavar="N", help=f"runs at a time (default {jobs})")
-    limits.add_argument("--timeout", type=seconds, default=60.0, metavar="SECONDS", help="of a run (default 60)")
-    limits.add_argument("--memory", type=size, default=4 << 30, metavar="SIZE", help="of a run (default 4G)")
+    limits.add_argument("--timeout", type=seconds, default=_SECONDS, metavar="SECONDS", help="of a run (default 60)")
+    limits.add_argument("--memory", type=size, default=_BYTES, metavar="SIZE", help="of a run (default 4G)")
     parser.set_defaults(fail=parser.error)
 
 
@@ -84,6 +89,18 @@ def limits_of(options: argparse.Namespace) -> Limits:
     from xlakit.tools.jaxlib_child import Limits
 
     return Limits(options.timeout, options.memory)
+
+
+def options_of_runs(options: argparse.Namespace) -> str:
+    """How programs are loaded, filled and limited, as options to go on with, each after a space."""
+    words = [f"--load {shlex.quote(file)}" for file in options.load]
+    if options.fill_elided != "error":
+        words.append(f"--fill-elided {options.fill_elided}")
+    if options.timeout != _SECONDS:
+        words.append(f"--timeout {options.timeout:g}")
+    if options.memory != _BYTES:
+        words.append(f"--memory {options.memory}")
+    return "".join(f" {word}" for word in words)
 
 
 def _pair(text: str) -> tuple[str, str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -26,8 +27,8 @@ from xlakit.ops.control import While
 from xlakit.ops.data import AfterAll, Constant, Parameter
 from xlakit.tools.dumps import given_values, write_dump
 from xlakit.tools.numerics.trace import leaves_of
-from xlakit.tools.reduce.edits import with_entry
 from xlakit.tools.shards import on_devices, without_shardings
+from xlakit.tools.stand_ins import stand_ins
 
 # Operations that depend on the device that runs them, or on values of other devices.
 _ALL_NAMES = "xlakit convert FILE --to text has all names"
@@ -172,7 +173,7 @@ def _extract_instruction(module: HloModule, name: str, depth: int, run: _Run) ->
             hint="name the instruction that ends it; the start comes with it",
         )
     entry, sources = _cut(computation, _before(target, depth), target)
-    captured = _captured(module, computation, {*sources, target}, run)
+    captured = _captured(module, computation, {*sources, target}, run, last=target)
     if any(target not in values for values in captured):
         raise ArgumentError(
             f"%{target.name} does not run: nothing that the program gives needs it",
@@ -267,7 +268,8 @@ def _cut(
 def _extraction(
     module: HloModule, entry: Computation, device_arguments: Sequence[Sequence[Any]], results: Sequence[Any], run: _Run
 ) -> Extraction:
-    extracted = with_entry(module.replace(name=f"{module.name}.{entry.root.name}"), entry)
+    named = module.replace(name=f"{module.name}.{entry.root.name}")
+    extracted = named if entry is module.entry else named.with_entry(entry)
     if len(run.arguments) > 1:
         extracted = _of_parts(extracted, run.device)
     extracted.verify()
@@ -298,13 +300,26 @@ def _unread(parameter: Instruction) -> Any:
 
 
 def _captured(
-    module: HloModule, computation: Computation, wanted: Collection[Instruction], run: _Run
+    module: HloModule,
+    computation: Computation,
+    wanted: Collection[Instruction],
+    run: _Run,
+    last: Instruction | None = None,
 ) -> list[dict[Instruction, Any]]:
-    """The values of some instructions in one run of their computation, on each of the devices of the run."""
-    is_entry = computation is module.entry
-    observers = [_Capture(computation, run.iteration, frozenset(wanted), is_entry=is_entry) for _ in run.arguments]
-    executable = compile_module(module, ExecutionOptions(seed=run.seed, custom_calls=run.custom_calls))
-    executable.call_observed(observers.__getitem__, run.arguments)
+    """The values of some instructions in one run of their computation, on each of the devices of the run.
+
+    last: the one of them that runs last; None for the end of the computation.
+    """
+    is_entry, is_alone = computation is module.entry, len(run.arguments) == 1
+    observers = [
+        _Capture(computation, run.iteration, frozenset(wanted), is_entry=is_entry, is_alone=is_alone, last=last)
+        for _ in run.arguments
+    ]
+    # The part may not need a custom call that has no meaning here; one that runs is an error then.
+    custom_calls = {**stand_ins(module), **(run.custom_calls or {})}
+    executable = compile_module(module, ExecutionOptions(seed=run.seed, custom_calls=custom_calls))
+    with suppress(_AllCapturedError):
+        executable.call_observed(observers.__getitem__, run.arguments)
     for device in run.devices:
         runs, where = observers[device].runs, f" on device {device}" if len(observers) > 1 else ""
         if runs <= run.iteration:
@@ -315,14 +330,20 @@ def _captured(
     return [observers[device].values for device in run.devices]
 
 
+class _AllCapturedError(Exception):
+    """Ends a run: what comes after the part may take long, have no end, or fail."""
+
+
 @dataclass(slots=True)
 class _Capture:
-    """An observer of a run that keeps copies of the wanted values."""
+    """An observer of a run that keeps copies of the wanted values, and on one device ends the run when it has them."""
 
     computation: Computation
     iteration: int
     wanted: frozenset[Instruction]
     is_entry: bool
+    is_alone: bool
+    last: Instruction | None
     values: dict[Instruction, Any] = field(default_factory=dict[Instruction, Any])
     # How often the computation has begun, and for each computation that runs, whether it is the run that is wanted.
     runs: int = 0
@@ -338,7 +359,9 @@ class _Capture:
         self.runs += is_one
 
     def leave(self) -> None:
-        self._stack.pop()
+        # A root that computes nothing is an error, which the whole run precedes.
+        if self._stack.pop() and self.is_alone and self.computation.root in self.values:
+            raise _AllCapturedError
 
     def observe(self, context: Context, evaluate: Callable[..., Value], operands: Sequence[Value]) -> Value:
         instruction, is_wanted = context.instruction, self._stack[-1]
@@ -348,6 +371,8 @@ class _Capture:
         value = evaluate(context, *operands)
         if is_wanted:
             self._keep(instruction, value)
+            if self.is_alone and instruction is self.last:
+                raise _AllCapturedError
         return value
 
     def _keep(self, instruction: Instruction, value: Value) -> None:
