@@ -198,6 +198,30 @@ def test_a_comparison_sees_a_wrong_split(execute, monkeypatch):
     assert "DIFFERS" in said
 
 
+GATHERED = """HloModule m, num_partitions=2
+ENTRY e {
+  p = f32[] parameter(0), sharding={replicated}
+  b = f32[4] broadcast(p), dimensions={}
+  split = f32[4] custom-call(b), custom_call_target="Sharding", sharding={devices=[2]<=[2]}
+  ROOT r = f32[4] add(split, split), sharding={replicated}
+}"""
+
+
+def test_passes_run_on_the_program_of_one_device(tmp_path, capsys):
+    """They leave out shardings, without which a program is no longer one for whole arrays."""
+    path = tmp_path / "m.hlo"
+    path.write_text(GATHERED)
+    assert cli.main(["opt", str(path)]) == 0
+    text = capsys.readouterr().out
+    assert "all-gather(" in text
+    assert "sharding=" not in text
+    assert cli.main(["opt", str(path), "--diff"]) == 0
+    assert "--- before 00-partition" in capsys.readouterr().out
+    for whole in (["--disable", "partition"], ["--passes", "dead-code"]):
+        assert cli.main(["opt", str(path), *whole]) == 0
+        assert "all-gather(" not in capsys.readouterr().out
+
+
 @pytest.mark.parametrize(
     "verb", [["check"], ["inspect"], ["inspect", "--as", "memory"], ["convert", "--to", "text"], ["opt"]]
 )

@@ -10,6 +10,7 @@ from xlakit.errors import ArgumentError
 from xlakit.ir.instruction import HloModule
 from xlakit.passes.core.rules import RulePass
 from xlakit.passes.pipeline import BETWEEN_PROCESSES, PASSES, PIPELINE, run_pipeline
+from xlakit.passes.spmd import is_to_be_split, split_over
 from xlakit.tools.shards import with_partitions
 
 
@@ -26,7 +27,8 @@ def optimize(
 ) -> list[str]:
     """Run passes on a module; gives the lines to print: the new program's, or with ``diff`` what each pass did.
 
-    text: how programs are printed, as :meth:`HloModule.to_text` takes it.
+    passes: their names; None for those of the compiler, which run on the program of one device. text: how programs are
+    printed, as :meth:`HloModule.to_text` takes it.
     """
     module.verify()
     module = with_partitions(module)
@@ -44,6 +46,10 @@ def optimize(
         if diff:
             changes.extend(_difference(f"{number:02}-{name}", before, after, text))
 
+    # The other passes may rewrite what says that the program is for whole arrays, and how it is split.
+    if passes is None and "partition" not in disabled and is_to_be_split(module, module.num_partitions):
+        whole, module = module, split_over(module, module.num_partitions)
+        look(0, "partition", whole, module)
     result = run_pipeline(module, passes, disabled, until, fuel, look if folder is not None or diff else None)
     result.verify()
     return changes if diff else [result.to_text(**text)]

@@ -24,7 +24,11 @@ def add(commands: Commands) -> None:
     """Add the verb."""
     parser = add_command(commands, "opt", "improve a program with passes and print what has become of it")
     add_batch(parser, optional=True)
-    parser.add_argument("--passes", metavar="A,B", help="run these passes in this order; default: all")
+    parser.add_argument(
+        "--passes",
+        metavar="A,B",
+        help="run these passes in this order; default: all, after splitting over devices a program with shardings",
+    )
     parser.add_argument("--disable", metavar="A,B", default="", help="leave out passes, tables of rules, or rules")
     parser.add_argument("--until", metavar="PASS", help="stop after this pass, by name or number")
     parser.add_argument("--fuel", type=at_least(0), metavar="N", help="stop after N rewrites")
