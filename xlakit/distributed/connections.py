@@ -95,6 +95,11 @@ class Connections:
         for head, body in unread:
             self._receive_message(head, body)
 
+    @property
+    def has_joined(self) -> bool:
+        """Whether :meth:`join` has been called."""
+        return bool(self._token)
+
     def name_of(self, rank: int) -> str:
         """The name of a process in errors."""
         return self._names[rank]

@@ -92,6 +92,11 @@ class Network:
         self._connections.join(rank, endpoints, names, token)
 
     @property
+    def has_joined(self) -> bool:
+        """Whether :meth:`join` has been called."""
+        return self._connections.has_joined
+
+    @property
     def rank(self) -> int:
         """The number of this process."""
         return self._connections.rank

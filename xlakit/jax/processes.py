@@ -37,6 +37,9 @@ _TRANSPORTS: Final = ("mpi", "zeromq")
 
 # The clusters joined so far: a client that JAX makes later, for as many devices, uses the same cluster.
 _joined: dict[tuple[str, int], Cluster] = {}
+# The networks of attempts to join that have failed, by their keys: the others may have read the endpoint, so the next
+# attempt, which JAX makes when it is asked for devices again, uses the same one.
+_opened: dict[str, Network] = {}
 
 
 def join(platform: str, count: int) -> Cluster:
@@ -72,7 +75,9 @@ def _exchange(state: Any, key: str, count: int) -> Cluster:
     }
     all = _all_gather(state, f"{key}/devices", description)
     counts = tuple(other["devices"] for other in all)
-    network = Network(_transport(state, mpi, all))
+    network = _opened.get(key)
+    if network is None:
+        network = _opened[key] = Network(_transport(state, mpi, all))
     addresses = _all_gather(state, f"{key}/address", {"endpoint": network.endpoint, "token": secrets.token_hex(16)})
     ends = list(accumulate(counts))
     names = [
@@ -80,10 +85,12 @@ def _exchange(state: Any, key: str, count: int) -> Cluster:
         for rank, (size, end) in enumerate(zip(counts, ends, strict=True))
     ]
     token = bytes.fromhex(addresses[0]["token"])
-    network.join(state.process_id, [address["endpoint"] for address in addresses], names, token)
-    atexit.register(network.leave)
+    if not network.has_joined:
+        network.join(state.process_id, [address["endpoint"] for address in addresses], names, token)
+        atexit.register(network.leave)
     network.link = _link(state, key, network)
     share_processors([other["processors"] for other in all], processors)
+    del _opened[key]
     return Cluster(state.process_id, counts, network)
 
 
@@ -95,7 +102,7 @@ def _link(state: Any, key: str, network: Network) -> Link:
     """
     last = state.num_processes - 1
     if state.process_id == last:
-        state.client.key_value_set(f"{key}/joined", json.dumps(last))
+        _publish(state.client, f"{key}/joined", last)
     if state.process_id == 0:
         _published_value(state.client, f"{key}/joined", last)
         try:
@@ -103,13 +110,13 @@ def _link(state: Any, key: str, network: Network) -> Link:
         except RankError:
             # If the process does not answer, the first program that needs it raises the error.
             found = DEFAULT_LINK
-        state.client.key_value_set(f"{key}/link", json.dumps({"alpha": found.alpha, "beta": found.beta}))
+        _publish(state.client, f"{key}/link", {"alpha": found.alpha, "beta": found.beta})
     return Link(**_published_value(state.client, f"{key}/link", 0))
 
 
 def _all_gather(state: Any, key: str, value: dict[str, Any]) -> list[dict[str, Any]]:
     """The values that all processes publish under a key; ``value`` is this process's."""
-    state.client.key_value_set(f"{key}/{state.process_id}", json.dumps(value))
+    _publish(state.client, f"{key}/{state.process_id}", value)
     return [_published_value(state.client, f"{key}/{rank}", rank) for rank in range(state.num_processes)]
 
 
@@ -152,6 +159,16 @@ def _transport(state: Any, mpi: Mpi | None, all: Sequence[dict[str, Any]]) -> Op
     shares = {other["shares"] for other in all} == {True}
     transport = SharedMemoryTransport if shares else ZeroMqTransport
     return partial(transport, _address(state.coordinator_address))
+
+
+def _publish(client: Any, key: str, value: Any) -> None:
+    """Publish a value, unless an earlier attempt to join has published one: the others may have read that."""
+    try:
+        client.key_value_set(key, json.dumps(value))
+    except Exception as error:
+        # jaxlib's error has no type of its own.
+        if "ALREADY_EXISTS" not in str(error):
+            raise
 
 
 def _published_value(client: Any, key: str, rank: int) -> Any:

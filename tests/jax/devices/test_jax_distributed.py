@@ -110,17 +110,43 @@ print("done", flush=True)
 """
 
 
+# A process that asks for its devices while the other one is not there yet, and asks again.
+_AGAIN = """
+import os, time
+os.environ["XLAKIT_TIMEOUT"] = "1"
+rank, count, port = map(int, sys.argv[1:])
+jax.distributed.initialize(f"localhost:{port}", num_processes=count, process_id=rank)
+errors = []
+if rank:
+    # Until the first process has failed to find this one.
+    jax._src.distributed.global_state.client.blocking_key_value_get("has failed", 60_000)
+while True:
+    try:
+        devices = jax.devices()
+        break
+    except RuntimeError as error:
+        errors.append(str(error))
+        if rank == 0 and len(errors) == 2:
+            assert all("process 1 has not said" in text for text in errors), errors
+            jax._src.distributed.global_state.client.key_value_set("has failed", "twice")
+assert rank or len(errors) > 1
+mesh = Mesh(np.array(devices), ("x",))
+ones = jax.make_array_from_callback((4,), NamedSharding(mesh, P("x")), lambda index: np.ones(4, np.float32)[index])
+print(float(jax.jit(jnp.sum)(ones)), flush=True)
+"""
+
+
 def _mpiexec():
     """The launcher, beside this Python or on the path."""
     found = shutil.which("mpiexec", path=f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}")
     return found if importlib.util.find_spec("mpi4py") else None
 
 
-def _start(code, count, launcher=None, first=""):
+def _start(code, count, launcher=None, first="", begin=_BEGIN):
     with socket.socket() as probe:
         probe.bind(("localhost", 0))
         port = 0 if launcher else probe.getsockname()[1]
-    code = _BEGIN.replace("rank, count, port =", f"{first}\nrank, count, port =") + code
+    code = begin.replace("rank, count, port =", f"{first}\nrank, count, port =") + code
     devices = f"--xla_force_host_platform_device_count={4 // count}"
     root = str(Path(__file__).parents[3])
     environment = {**os.environ, "XLAKIT_AS": "cpu", "XLA_FLAGS": devices, "PYTHONPATH": root, "JAX_PLATFORMS": ""}
@@ -175,6 +201,18 @@ jax.config.update("jax_cross_host_transfer_socket_address", f"127.0.0.1:{own}")"
         for process in started:
             output, errors = process.communicate(timeout=60)
             assert (process.returncode, output) == (0, "done\n"), errors
+    finally:
+        for process in started:
+            process.kill()
+            process.communicate()
+
+
+def test_a_process_that_has_not_found_the_others_finds_them_when_it_asks_again():
+    started = _start(_AGAIN, 2, begin=_BEGIN.partition("rank, count")[0])
+    try:
+        for process in started:
+            output, errors = process.communicate(timeout=120)
+            assert (process.returncode, output) == (0, "4.0\n"), errors
     finally:
         for process in started:
             process.kill()
