@@ -52,8 +52,9 @@ def programs() -> dict[str, Any]:
     from benchmarks.programs.sharded_results import RESULTS
     from benchmarks.programs.sharded_steps import STEPS
     from benchmarks.programs.sharded_unequal import UNEQUAL
+    from benchmarks.programs.sharded_wider import WIDER
 
-    return PROGRAMS | RESULTS | KINDS | STEPS | NUMERICS | UNEQUAL | MODELS | FUNCTIONS
+    return PROGRAMS | RESULTS | KINDS | STEPS | NUMERICS | UNEQUAL | MODELS | FUNCTIONS | WIDER
 
 
 def _mesh(program: Any, sizes: tuple[int, ...]) -> Any:
