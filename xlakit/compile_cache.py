@@ -52,7 +52,7 @@ _TOUCH_SECONDS = 60.0
 _DEFAULT_LIMIT = 1 << 30
 _saves = itertools.count()
 # The number of saves at which entries are listed next.
-_next_eviction = [0]
+_next_eviction = 0
 
 
 class CacheWarning(UserWarning):
@@ -135,6 +135,7 @@ def load(key: str) -> Entry | None:
 
 def save(key: str, entry: Entry) -> None:
     """Store an entry under a key, replacing any earlier one; then evict entries if the cache is too large."""
+    global _next_eviction  # noqa: PLW0603
     folder, limit = directory() if is_enabled() else None, size_limit()
     if folder is None:
         return
@@ -146,9 +147,9 @@ def save(key: str, entry: Entry) -> None:
         if not _is_private(folder):
             return
         _write(folder, key + _SUFFIX, data)
-        if (number := next(_saves)) >= _next_eviction[0]:
+        if (number := next(_saves)) >= _next_eviction:
             found = _evict(folder, limit, keep=key + _SUFFIX)
-            _next_eviction[0] = number + max(_SAVES_PER_EVICTION, found // _FOUND_PER_SAVE)
+            _next_eviction = number + max(_SAVES_PER_EVICTION, found // _FOUND_PER_SAVE)
     except OSError as error:
         _warn(f"nothing can be stored in {folder}: {error.strerror}")
 

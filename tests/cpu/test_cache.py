@@ -27,7 +27,7 @@ def folder(tmp_path, monkeypatch):
     monkeypatch.setenv("XLAKIT_CACHE_DIR", str(path))
     monkeypatch.delenv("XLAKIT_CACHE", raising=False)
     monkeypatch.setattr(cache, "_SAVES_PER_EVICTION", 1)
-    monkeypatch.setattr(cache, "_next_eviction", [0])
+    monkeypatch.setattr(cache, "_next_eviction", 0)
     # The compiler's sources may be edited while its tests run.
     for module in (compiler, cache_key):
         monkeypatch.setattr(module, "compiler_has_changed", lambda: False)

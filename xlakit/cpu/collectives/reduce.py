@@ -104,7 +104,7 @@ def all_reduce(
     *,
     only_first: bool = False,
 ) -> Phase:
-    """The kernel that gives each member the whole result; or, if ``only_first``, the first one, and the others zeros."""
+    """The kernel that gives all members the result, or with ``only_first`` the first one, and the others zeros."""
 
     def reduced(name: str, shape: Shape, number: int, result: int) -> Phase:
         combining, elements = Combining.of(computation, shape.element_type), shape.num_elements

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import cached_property
-from typing import Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from xlakit import target
 from xlakit.cpu.kernels.library import alone
@@ -27,6 +27,9 @@ from xlakit.ops.custom_call import CustomCall
 from xlakit.ops.random import Rng
 from xlakit.options import compiling, current, noting_knobs
 from xlakit.passes.analysis.loops import Loop, trip_count
+
+if TYPE_CHECKING:
+    from xlakit.cpu.codegen import Code
 
 # Kernels whose estimated cost is less than this are not timed; each enclosing loop is assumed to have _ITERATIONS
 # iterations.
@@ -47,33 +50,14 @@ _WIDTHS: Final = (32, 16)
 Progress = Callable[[int, int, str], None]
 
 
-class Generated(Protocol):
-    """A program before LLVM compiles it."""
-
-    @property
-    def text(self) -> str:
-        """The LLVM IR."""
-        ...
-
-    @property
-    def module(self) -> HloModule:
-        """The optimized HLO."""
-        ...
-
-    @property
-    def plan(self) -> Any:
-        """The memory plan."""
-        ...
-
-
 class Compiler(Protocol):
     """Compiles programs with the options in force."""
 
-    def generate(self, module: HloModule, *, optimize: bool) -> Generated:
+    def generate(self, module: HloModule, *, optimize: bool) -> Code:
         """The code of a module; with ``optimize`` the passes run first, else the module is optimized already."""
         ...
 
-    def finish(self, module: HloModule, code: Any) -> Callable[..., Any]:
+    def finish(self, module: HloModule, code: Code) -> Callable[..., Any]:
         """A function that runs the code of a module."""
         ...
 

@@ -12,7 +12,7 @@ take part in the selection, and their results are dropped.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 
 from xlakit.cpu.llvm import I32, I64, Function, Loop, Module, Value, integer
@@ -20,7 +20,7 @@ from xlakit.cpu.loops.emit.emitter import Emitter
 from xlakit.cpu.loops.emit.kernel import Kernel, Phase, task_function
 from xlakit.cpu.scalars import Scalar, load, register_type, select, store
 from xlakit.cpu.scalars.convert import convert
-from xlakit.cpu.scalars.memory import as_real
+from xlakit.cpu.scalars.memory import as_real, from_parts, parts
 from xlakit.data.primitive import PrimitiveType
 from xlakit.data.shape import Shape
 from xlakit.dataclass import dataclass
@@ -115,27 +115,6 @@ class SelectPlan:
         return cost_model().cycles(_PLACE_CYCLES) * math.prod(d.outputs * d.window.size for d in every)
 
 
-def plan_select_and_scatter(instruction: Instruction) -> SelectPlan:
-    """The plan of a single select-and-scatter."""
-    shapes = [o.shape for o in instruction.operands]
-    none = ((0, 0),) * shapes[0].rank
-    return _plan(instruction.op_as(SelectAndScatter), shapes, none, (0, 1, 2, 2), 3)
-
-
-def plan_padded(computation: Computation) -> SelectPlan | None:
-    """The plan of a fusion that pads, selects and slices; None for others."""
-    selection = padded_selection(computation.root)
-    if selection is None:
-        return None
-    operands = (selection.array, selection.source, selection.init, selection.value)
-    numbers = [o.op.number for o in operands if isinstance(o.op, Parameter)]
-    if len(numbers) != 4:
-        return None
-    array, source, init, value = numbers
-    shapes = [o.shape for o in operands[:3]]
-    return _plan(selection.op, shapes, selection.around, (array, source, init, value), len(computation.parameters))
-
-
 def _plan(
     op: SelectAndScatter,
     shapes: Sequence[Shape],
@@ -173,13 +152,24 @@ def _plan(
 
 def select_and_scatter_kernel(module: Module, instruction: Instruction) -> Kernel:
     """The kernel of a select-and-scatter. Raises DeclinedError if a computation cannot be compiled."""
-    return _emit(module, plan_select_and_scatter(instruction))
+    shapes = [o.shape for o in instruction.operands]
+    none = ((0, 0),) * shapes[0].rank
+    return _emit(module, _plan(instruction.op_as(SelectAndScatter), shapes, none, (0, 1, 2, 2), 3))
 
 
 def emit_padded_selection(module: Module, computation: Computation) -> Kernel | None:
     """The kernel of a fusion that pads, selects and slices; None for others."""
-    plan = plan_padded(computation)
-    return None if plan is None else _emit(module, plan)
+    selection = padded_selection(computation.root)
+    if selection is None:
+        return None
+    operands = (selection.array, selection.source, selection.init, selection.value)
+    numbers = [o.op.number for o in operands if isinstance(o.op, Parameter)]
+    if len(numbers) != 4:
+        return None
+    array, source, init, value = numbers
+    shapes = [o.shape for o in operands[:3]]
+    arrays = array, source, init, value
+    return _emit(module, _plan(selection.op, shapes, selection.around, arrays, len(computation.parameters)))
 
 
 def _emit(module: Module, plan: SelectPlan) -> Kernel:
@@ -215,6 +205,7 @@ class _Writer:
         self.array, self.source, self.init, self.value = (emitter.arrays[n] for n in plan.arrays)
         self.result = emitter.arrays[plan.result]
         self.compared = plan.op.select.parameters[0].shape.element_type
+        self.best_type = register_type(self.compared)
         kinds = {plan.kind, plan.op.scatter.root.shape.element_type}
         kinds.update(p.shape.element_type for p in plan.op.scatter.parameters)
         self.adds = isinstance(applied_op(plan.op.scatter), Add) and len(kinds) == 1 and not plan.kind.is_complex
@@ -357,10 +348,9 @@ class _Writer:
         scatters there.
         """
         fn = self.fn
-        type = register_type(self.compared)
         with fn.loop(0, lanes.count, independent=True) as lane:
-            for part in range(1 + self.compared.is_complex):
-                fn.store(fn.constant(type, 0), fn.at(self.best, type, lane.index + part * self.plan.strip))
+            for address in self._best_parts(lane.index):
+                fn.store(fn.constant(self.best_type, 0), address)
             fn.store(fn.constant(I32, -1), fn.at(self.chosen, I32, lane.index))
         self._positions(lanes, starts, self._choose, padded=True)
 
@@ -452,17 +442,16 @@ class _Writer:
             fn.store(fn.select(keeps_best, chosen, position), fn.at(self.chosen, I32, lane.index))
 
     def _get_best(self, lane: Value) -> Scalar:
-        fn, type = self.fn, register_type(self.compared)
-        parts = [
-            fn.load(type, fn.at(self.best, type, lane + k * self.plan.strip))
-            for k in range(1 + self.compared.is_complex)
-        ]
-        return (parts[0], parts[1]) if len(parts) == 2 else parts[0]
+        return from_parts(tuple(self.fn.load(self.best_type, address) for address in self._best_parts(lane)))
 
     def _put_best(self, lane: Value, value: Scalar) -> None:
-        fn, type = self.fn, register_type(self.compared)
-        for k, part in enumerate(value if isinstance(value, tuple) else (value,)):
-            fn.store(part, fn.at(self.best, type, lane + k * self.plan.strip))
+        for part, address in zip(parts(value), self._best_parts(lane), strict=True):
+            self.fn.store(part, address)
+
+    def _best_parts(self, lane: Value) -> Iterator[Value]:
+        """The addresses of the parts of a lane's best element."""
+        for part in range(1 + self.compared.is_complex):
+            yield self.fn.at(self.best, self.best_type, lane + part * self.plan.strip)
 
 
 def _divided_up(value: Value, divisor: int) -> Value:

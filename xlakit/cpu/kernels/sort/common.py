@@ -10,6 +10,7 @@ from xlakit.cpu.kernels.sort.keys import (
     has_exceptions,
     is_exception,
     is_unchanged,
+    load_bits,
     load_raw,
     narrowed,
     ordered_bits,
@@ -216,11 +217,6 @@ class UnpackRecords(ByKey):
             store_raw(fn, restored_bits(self.key, stored), keys, loop.index)
             if self.along:
                 store_raw(fn, narrowed(record, integer(self.along)), payload, loop.index)
-
-
-def load_bits(fn: Function, type: Type, array: Value, index: Value) -> Value:
-    """Load an integer, whose type may be wider than the alignment of its array."""
-    return fn.load(type, fn.at(array, type, index), align=min(8, type.bytes))
 
 
 def sort_by_digits(

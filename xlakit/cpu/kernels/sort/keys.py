@@ -18,7 +18,11 @@ def raw_type(kind: PrimitiveType) -> Type:
 
 def load_raw(fn: Function, kind: PrimitiveType, array: Value, index: Value) -> Value:
     """The bits of element ``index`` of an array."""
-    type = raw_type(kind)
+    return load_bits(fn, raw_type(kind), array, index)
+
+
+def load_bits(fn: Function, type: Type, array: Value, index: Value | int) -> Value:
+    """Load an integer, whose type may be wider than the alignment of its array."""
     return fn.load(type, fn.at(array, type, index), align=min(8, type.bytes))
 
 

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from xlakit.cpu.kernels.shared import common
 from xlakit.cpu.kernels.sort.common import ChunkPositions, PackRecords, UnpackRecords
-from xlakit.cpu.kernels.sort.keys import has_exceptions, narrowed, raw_type, store_raw
+from xlakit.cpu.kernels.sort.keys import has_exceptions, load_bits, narrowed, raw_type, store_raw
 from xlakit.cpu.kernels.sort.plan import (
     COUNTS_BYTES,
     INDEX,
@@ -18,7 +18,7 @@ from xlakit.cpu.kernels.sort.plan import (
     digits_of,
     parallel_radix_layout,
 )
-from xlakit.cpu.kernels.sort.records import RecordSorter, Rows, field_of, load_record
+from xlakit.cpu.kernels.sort.records import RecordSorter, Rows, field_of
 from xlakit.cpu.llvm import I1, I8, I32, I64, Effort, Function, Module, Value
 from xlakit.cpu.llvm.loop import NO_UNROLL
 from xlakit.cpu.loops.emit.kernel import Phase, kernel_function
@@ -149,7 +149,7 @@ def _sort_tile(rows: Rows, sorters: list[RecordSorter], slot: Value, base: Value
 
         def make(column: Value, index: Value, record: Record = record, before: Record | None = before) -> Value:
             position = column * plan.length + index
-            source = index if before is None else index_of(fn, before, load_record(fn, before, first, position))
+            source = index if before is None else index_of(fn, before, load_bits(fn, before.type, first, position))
             record_value, exception = rows.record(record, base + column, source)
             store_raw(fn, record_value, first, position)
             return exception
@@ -163,7 +163,7 @@ def _sort_tile(rows: Rows, sorters: list[RecordSorter], slot: Value, base: Value
     last = plan.records[-1]
 
     def unpack(column: Value, index: Value) -> None:
-        value = load_record(fn, last, first, column * plan.length + index)
+        value = load_bits(fn, last.type, first, column * plan.length + index)
         rows.unpack(last, value, base + column, index)
 
     for_elements(fn, plan, columns, unpack)
@@ -240,7 +240,7 @@ class _Parallel:
                 source = loop.index
                 if number:
                     before = plan.records[number - 1]
-                    source = index_of(fn, before, load_record(fn, before, current, source))
+                    source = index_of(fn, before, load_bits(fn, before.type, current, source))
                 value, exception = task.rows.record(record, task.base, source)
                 store_raw(fn, value, current, loop.index)
                 loop.next(loop.carried[0] | exception)
@@ -317,7 +317,7 @@ class _Parallel:
                 plain.unpack(rows, task.base, task.begin, task.end, current)
                 return
             with fn.loop(task.begin, task.end, independent=True) as loop:
-                rows.unpack(record, load_record(fn, record, current, loop.index), task.base, loop.index)
+                rows.unpack(record, load_bits(fn, record.type, current, loop.index), task.base, loop.index)
 
         return self._tasks("sort_finish", body, Effort.LITTLE if plan.is_direct or plain else Effort.ALL)
 

@@ -4,8 +4,17 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from xlakit.cpu.kernels.sort.common import UNROLL, load_bits
-from xlakit.cpu.kernels.sort.keys import load_raw, narrowed, ordered_bits, part_of, raw_type, store_raw, stored_bits
+from xlakit.cpu.kernels.sort.common import UNROLL
+from xlakit.cpu.kernels.sort.keys import (
+    load_bits,
+    load_raw,
+    narrowed,
+    ordered_bits,
+    part_of,
+    raw_type,
+    store_raw,
+    stored_bits,
+)
 from xlakit.cpu.kernels.sort.plan import SortPlan
 from xlakit.cpu.kernels.sort.radix import for_tiles
 from xlakit.cpu.kernels.sort.records import Rows

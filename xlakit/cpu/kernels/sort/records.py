@@ -141,11 +141,6 @@ class RecordSorter:
         return fn
 
 
-def load_record(fn: Function, record: Record, records: Value, index: Value) -> Value:
-    """Record ``index`` of an array."""
-    return fn.load(record.type, fn.at(records, record.type, index), align=min(8, record.bytes))
-
-
 class Rows:
     """The arrays of a sort as the code accesses them: element ``index`` of the row that begins at ``base``."""
 

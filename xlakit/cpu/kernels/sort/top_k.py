@@ -18,10 +18,10 @@ from typing import NamedTuple, TypeVar
 from xlakit.cpu.declined import DeclinedError
 from xlakit.cpu.kernels.shared import common
 from xlakit.cpu.kernels.shared.preconditions import require
-from xlakit.cpu.kernels.sort.keys import load_raw, narrowed, raw_type, store_raw
+from xlakit.cpu.kernels.sort.keys import load_bits, load_raw, narrowed, raw_type, store_raw
 from xlakit.cpu.kernels.sort.plan import INDEX, MOST_TASKS, Record, make_layout
 from xlakit.cpu.kernels.sort.radix import index_of
-from xlakit.cpu.kernels.sort.records import RecordSorter, load_record
+from xlakit.cpu.kernels.sort.records import RecordSorter
 from xlakit.cpu.kernels.sort.top_k_common import CollectFirst, JoinFirst, KeepFirst, RowKeys
 from xlakit.cpu.llvm import I8, I64, PTR, Effort, Module, Value
 from xlakit.cpu.llvm.loop import NO_UNROLL
@@ -291,7 +291,7 @@ class _Rows:
         """Write the results of a row, by the records of its first elements in order."""
         plan, fn = self.plan, self.fn
         with fn.loop(0, plan.k, hints=NO_UNROLL) as loop:
-            rank = index_of(fn, plan.record, load_record(fn, plan.record, records, loop.index))
+            rank = index_of(fn, plan.record, load_bits(fn, plan.record.type, records, loop.index))
             index = plan.length - 1 - rank if plan.last else rank
             target = row * plan.k + (plan.k - 1 - loop.index if plan.last else loop.index)
             for column, result in zip(plan.columns, self.results, strict=True):

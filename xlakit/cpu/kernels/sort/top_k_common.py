@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import ClassVar, NamedTuple
 
-from xlakit.cpu.kernels.sort.keys import load_raw, narrowed, ordered_bits, raw_type, store_raw, stored_bits
+from xlakit.cpu.kernels.sort.keys import load_bits, load_raw, narrowed, ordered_bits, raw_type, store_raw, stored_bits
 from xlakit.cpu.llvm import I1, I64, PTR, VOID, Function, Loop, Type, Value, integer, vector
 from xlakit.cpu.llvm.loop import NO_UNROLL
 from xlakit.data.primitive import PrimitiveType
@@ -70,7 +70,7 @@ class RowKeys:
 
     def load(self, fn: Function, records: Value, index: Value | int) -> Value:
         """A record of an array."""
-        return fn.load(self.type, fn.at(records, self.type, index), align=8)
+        return load_bits(fn, self.type, records, index)
 
     def ahead(
         self, fn: Function, row: Value, length: Value, start: Value, bound: Value, *, inclusive: bool = False

@@ -52,16 +52,6 @@ def swish(foreign: Foreign, x: XlaOp) -> XlaOp:
     return mul(x, logistic(x))
 
 
-def sigmoid(foreign: Foreign, x: XlaOp) -> XlaOp:
-    """The function 1 / (1 + exp(-x))."""
-    return logistic(x)
-
-
-def hyperbolic_tangent(foreign: Foreign, x: XlaOp) -> XlaOp:
-    """The function tanh(x)."""
-    return tanh(x)
-
-
 def leaky_relu(alpha: float) -> Activation:
     """The function that is x for x > 0, else alpha x."""
     return lambda foreign, x: select(gt(x, foreign.scalar(0, x)), x, mul(foreign.scalar(alpha, x), x))

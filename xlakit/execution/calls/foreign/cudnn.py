@@ -15,18 +15,17 @@ from xlakit.errors import ShapeError, UnsupportedError
 from xlakit.execution.calls.foreign.activations import (
     Activation,
     elu,
-    hyperbolic_tangent,
     leaky_relu,
     need_floats,
     relu,
     relu6,
-    sigmoid,
 )
 from xlakit.execution.calls.foreign.meaning import Foreign
 from xlakit.ir.attributes import ConvolutionDimensionNumbers, Window, WindowDimension
 from xlakit.ops.convolution import Convolution
 from xlakit.ops.elementwise.binary import add, mul
 from xlakit.ops.elementwise.convert import convert_element_type
+from xlakit.ops.elementwise.elementary import logistic, tanh
 from xlakit.ops.handle import XlaOp, emit
 from xlakit.ops.movement import broadcast_in_dim, reshape, rev, transpose
 
@@ -34,8 +33,8 @@ _FUNCTIONS: Final[dict[str, Activation | None]] = {
     "kNone": None,
     "kRelu": relu,
     "kRelu6": relu6,
-    "kSigmoid": sigmoid,
-    "kTanh": hyperbolic_tangent,
+    "kSigmoid": lambda _, x: logistic(x),
+    "kTanh": lambda _, x: tanh(x),
     "kElu": elu(1.0),
     "kLeakyRelu": None,
 }

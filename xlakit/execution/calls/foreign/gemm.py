@@ -35,21 +35,35 @@ _WIDE: Final = (PrimitiveType.F16, PrimitiveType.BF16, PrimitiveType.F32)
 def gemm(foreign: Foreign) -> XlaOp:
     """The product by ``gemm_backend_config``. Its third operand is c where beta is not zero; a bias comes last."""
     config = foreign.config
-    # Options with further results, and scales of 8-bit floats.
-    config.refuse("damax_output", "grad_x", "grad_y")
-    biased, activation = _EPILOGUES[config.choice("epilogue", tuple(_EPILOGUES))]
-    alpha = complex(config.number("alpha_real"), config.number("alpha_imag"))
-    beta = config.number("beta")
-    names = ["lhs", "rhs", *(["c"] if beta else []), *(["bias"] if biased else [])]
-    operands = dict(zip(names, foreign.need_operands(names), strict=True))
+    operands = _operands(foreign)
     kind = foreign.sum_type()
-    numbers = _numbers(config)
-    value = dot_general(operands["lhs"], operands["rhs"], numbers, preferred_element_type=kind)
+    value = dot_general(operands["lhs"], operands["rhs"], _numbers(config), preferred_element_type=kind)
+    return _finished(foreign, value, operands, complex(config.number("alpha_real"), config.number("alpha_imag")))
+
+
+def _operands(foreign: Foreign, *scales: str) -> dict[str, XlaOp]:
+    """The operands by name: c and a bias are there where the config says so."""
+    # Options with further results, and scales of 8-bit floats.
+    foreign.config.refuse("damax_output", "grad_x", "grad_y")
+    c, bias = ["c"] * bool(foreign.config.number("beta")), ["bias"] * _epilogue(foreign)[0]
+    names = ["lhs", "rhs", *c, *scales, *bias]
+    return dict(zip(names, foreign.need_operands(names), strict=True))
+
+
+def _epilogue(foreign: Foreign) -> tuple[bool, Activation | None]:
+    return _EPILOGUES[foreign.config.choice("epilogue", tuple(_EPILOGUES))]
+
+
+def _finished(foreign: Foreign, value: XlaOp, operands: dict[str, XlaOp], alpha: complex) -> XlaOp:
+    """The result, given the product of the operands."""
+    kind = value.shape.element_type
     value = _scaled(foreign, "alpha_real", alpha, value)
-    if beta:
+    if "c" in operands:
+        beta = foreign.config.number("beta")
         value = add(value, _scaled(foreign, "beta", beta, convert_element_type(operands["c"], kind)))
-    if biased:
+    if "bias" in operands:
         value = add(value, _spread(foreign, convert_element_type(operands["bias"], kind), value.shape))
+    activation = _epilogue(foreign)[1]
     if activation is not None:
         need_floats(foreign, "the epilogue", value)
         value = activation(foreign, value)
@@ -76,28 +90,20 @@ def eight_bit_gemm(foreign: Foreign) -> XlaOp:
     Raises UnsupportedError for a result in 8 bits, which has a scale of its own.
     """
     config = foreign.config
-    config.refuse("damax_output", "grad_x", "grad_y", "alpha_imag")
+    config.refuse("alpha_imag")
     if foreign.result.element_type not in _WIDE:
         raise UnsupportedError(
             f"a result of {foreign.result.element_type.hlo_name} and its scale have no meaning here",
             hint="register a function for the call with xlakit.register_custom_call",
         )
-    biased, activation = _EPILOGUES[config.choice("epilogue", tuple(_EPILOGUES))]
-    beta = config.number("beta")
-    names = ["lhs", "rhs", *(["c"] if beta else []), "scale of lhs", "scale of rhs", *(["bias"] if biased else [])]
+    scales = ("scale of lhs", "scale of rhs")
     operands = {
-        name: convert_element_type(operand, PrimitiveType.F32)
-        for name, operand in zip(names, foreign.need_operands(names), strict=True)
+        name: convert_element_type(operand, PrimitiveType.F32) for name, operand in _operands(foreign, *scales).items()
     }
     value = dot_general(operands["lhs"], operands["rhs"], _numbers(config))
-    for name in ("scale of lhs", "scale of rhs"):
+    for name in scales:
         value = _times_scale(value, operands[name], name)
-    value = _scaled(foreign, "alpha_real", config.number("alpha_real"), value)
-    if beta:
-        value = add(value, _scaled(foreign, "beta", beta, operands["c"]))
-    if biased:
-        value = add(value, _spread(foreign, operands["bias"], value.shape))
-    return foreign.finished(value if activation is None else activation(foreign, value))
+    return _finished(foreign, value, operands, config.number("alpha_real"))
 
 
 def block_scaled_dot(foreign: Foreign) -> XlaOp:

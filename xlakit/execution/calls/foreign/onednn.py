@@ -12,11 +12,9 @@ from xlakit.execution.calls.foreign.activations import (
     elu,
     gelu_erf,
     gelu_tanh,
-    hyperbolic_tangent,
     need_floats,
     relu,
     relu6,
-    sigmoid,
     swish,
 )
 from xlakit.execution.calls.foreign.config import Config
@@ -25,18 +23,18 @@ from xlakit.ops.data import constant
 from xlakit.ops.dot import DotDimensionNumbers, dot_general
 from xlakit.ops.elementwise.binary import add, max, mul, sub
 from xlakit.ops.elementwise.convert import convert_element_type
-from xlakit.ops.elementwise.elementary import exp, rsqrt
+from xlakit.ops.elementwise.elementary import exp, logistic, rsqrt, tanh
 from xlakit.ops.handle import XlaOp
 from xlakit.ops.movement import broadcast_in_dim, transpose
 from xlakit.ops.reduction import reduce
 
 _FUNCTIONS: Final[dict[str, Activation]] = {
     "RELU": relu,
-    "TANH": hyperbolic_tangent,
+    "TANH": lambda _, x: tanh(x),
     "GELU_ERF": gelu_erf,
     "GELU_TANH": gelu_tanh,
     "RELU6": relu6,
-    "SIGMOID": sigmoid,
+    "SIGMOID": lambda _, x: logistic(x),
     "SWISH": swish,
 }
 # Fusions that add an operand of the call.
