@@ -19,17 +19,7 @@ from xlakit.cpu.loops.ir.nodes import indices_of
 from xlakit.cpu.loops.ir.reducer import Reducer, trace_reducer
 from xlakit.cpu.loops.ir.space import Group, Space, merged, with_splits
 from xlakit.cpu.loops.ir.tracer import Source, Tracer
-from xlakit.cpu.loops.nests.reduced import (
-    Reduced,
-    bind_results,
-    combine,
-    count_parts,
-    given_source,
-    part_range,
-    reduce_once,
-    scratch_offsets,
-    store_parts,
-)
+from xlakit.cpu.loops.nests.reduced import Parts, Reduced, bind_results, count_parts, given_source, reduce_once
 from xlakit.cpu.scalars import Scalar, register_type
 from xlakit.cpu.scalars.memory import Accumulators
 from xlakit.dataclass import dataclass
@@ -92,16 +82,14 @@ def emit_columns(module: Module, name: str, sources: dict[Instruction, Source], 
         return None
     cost = plan.cost * math.prod(reduced.sizes)
     groups = merged(plan.outer, indices_of(plan.nodes, [o.offset for o in plan.stores]))
-    parts = 1
+    parts = Parts(reduced, 1)
     if reduced.results <= 4 * plan.strip:
         extent = merged(plan.over, indices_of(plan.inputs))[0].extent
-        parts = count_parts(reduced, plan.reducers, cost, extent)
-    first = _write(module, name, reduced, plan, groups, cost, parts)
-    if parts == 1:
+        parts = Parts(reduced, count_parts(reduced, plan.reducers, cost, extent))
+    first = _write(module, name, parts, plan, groups, cost)
+    if parts.count == 1:
         return Kernel((first,))
-    return Kernel(
-        (first, combine(module, name, sources, reduced, parts)), scratch_bytes=scratch_offsets(reduced, parts)[1]
-    )
+    return Kernel((first, parts.combine(module, name, sources)), scratch_bytes=parts.bytes)
 
 
 def _plan(space: Space, sources: dict[Instruction, Source], reduced: Reduced) -> _Plan:
@@ -119,16 +107,13 @@ def _plan(space: Space, sources: dict[Instruction, Source], reduced: Reduced) ->
     return _Plan(loops.outer, loops.over, reducers, reduced.epilogue(Tracer(known, space), loops.row))
 
 
-def _write(
-    module: Module, name: str, reduced: Reduced, plan: _Plan, groups: list[Group], cost: float, parts: int
-) -> Phase:
+def _write(module: Module, name: str, parts: Parts, plan: _Plan, groups: list[Group], cost: float) -> Phase:
     """The phase that reduces columns: a task accumulates a strip of them, over all rows or a part of them."""
     *outer, last = groups
     strip = min(last.extent, plan.strip)
     blocks = -(-last.extent // strip)
-    count = blocks * math.prod(g.extent for g in outer) * parts
-    arrays = reduced.arrays + len(reduced.roots) + (parts > 1)
-    with task_function(module, name, arrays) as (fn, emitter, begin, end):
+    count = blocks * math.prod(g.extent for g in outer) * parts.count
+    with task_function(module, name, parts.arrays) as (fn, emitter, begin, end):
         emitter.lanes = lanes_of(last, plan.nodes, plan.stores, plan.reducers)
         fn.effort = Effort.CODE if emitter.lanes > 1 else Effort.ALL
         accumulators = Accumulators.of(fn, [k for f in plan.reducers for k in f.kinds], strip)
@@ -144,10 +129,10 @@ def _write(
                 number = number.integer("udiv", group.extent)
             columns = _Strip(emitter, plan, level, accumulators, number, parts)
             columns.accumulate()
-            if parts == 1:
+            if parts.count == 1:
                 columns.finish()
             else:
-                columns.finish_part(reduced, outer)
+                columns.finish_part(outer)
     return Phase(fn.name, count, cost)
 
 
@@ -163,7 +148,7 @@ class _Strip:
     level: Level
     accumulators: Accumulators
     part: Value
-    parts: int
+    parts: Parts
 
     def accumulate(self) -> None:
         """Reduce into the accumulators, with long loops in strips of their own for cancellation checks."""
@@ -173,8 +158,8 @@ class _Strip:
         self._over((), lambda index: self.accumulators.put(index, list(map(emitter.lane_values, plan.initial))))
         groups = merged(plan.over, indices_of(plan.inputs))
         levels = [Level(g, 0, g.extent) for g in groups]
-        if self.parts > 1:
-            levels[0] = Level(groups[0], *part_range(emitter.fn, self.part, self.parts, groups[0].extent))
+        if self.parts.count > 1:
+            levels[0] = Level(groups[0], *self.parts.range(emitter.fn, self.part, groups[0].extent))
         level, *rest = levels
         iterations = iterations_between(
             plan.cost * min(plan.strip, strip.extent) * math.prod(g.extent for g in groups[1:])
@@ -214,18 +199,18 @@ class _Strip:
 
         self._over(self.plan.stores, body)
 
-    def finish_part(self, reduced: Reduced, outer: list[Group]) -> None:
+    def finish_part(self, outer: list[Group]) -> None:
         """Store the accumulated results of one part for the phase that combines the parts."""
         emitter = self.emitter
         row, stride = emitter.fn.i64(0), self.level.group.extent
         for group in reversed(outer):
             row = row + emitter.index(of(group.variables[-1])) * stride
             stride *= group.extent
-        base = self.part * reduced.results + row + self.level.begin
+        base = self.part * self.parts.reduced.results + row + self.level.begin
 
         def body(index: Value) -> None:
             values = self.accumulators.get(index, emitter.width)
-            store_parts(emitter, reduced, self.plan.reducers, self.parts, base + index, values)
+            self.parts.store(emitter, self.plan.reducers, base + index, values)
 
         self._over((), body)
 

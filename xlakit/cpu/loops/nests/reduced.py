@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Sequence, Set
-from itertools import islice
+from itertools import accumulate, islice
 from typing import Any
 
 from xlakit.cpu.declined import DeclinedError
@@ -159,74 +159,77 @@ def reduces_in_parts(reduced: Reduced, reducers: Sequence[Reducer]) -> bool:
     return reduced.roots_alike() and all(f.starts_neutral() for f in reducers)
 
 
-def part_range(fn: Function, number: Value, parts: int, extent: int) -> tuple[Value, Value]:
-    """The begin and end of part ``number`` of the outer reduced loop."""
-    return (number * extent).integer("udiv", parts), ((number + 1) * extent).integer("udiv", parts)
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """The division of the outer reduced loop into ``count`` parts, whose partial results are in scratch memory."""
 
+    reduced: Reduced
+    count: int
 
-def kinds_of(reduced: Reduced) -> list[PrimitiveType]:
-    """The element types of the partial results."""
-    counts = [len(r.operands) // 2 for r in reduced.reduces]
-    return [wide_kind(part_kind(r, k)) for r, count in zip(reduced.reduces, counts, strict=True) for k in range(count)]
+    @property
+    def _scratch(self) -> int:
+        """The number of the scratch memory in the kernel's table."""
+        return self.reduced.arrays + len(self.reduced.roots)
 
+    @property
+    def arrays(self) -> int:
+        """The number of addresses in the kernel's table."""
+        return self._scratch + (self.count > 1)
 
-def scratch_offsets(reduced: Reduced, parts: int) -> tuple[list[int], int]:
-    """The offsets in scratch of the partial results of each reduction, in bytes, and the size of scratch."""
-    offsets: list[int] = []
-    end = 0
-    for kind in kinds_of(reduced):
-        offsets.append(end)
-        end += -(-reduced.results * parts * kind.byte_width // 64) * 64
-    return offsets, end
+    @property
+    def _kinds(self) -> list[PrimitiveType]:
+        """The element types of the partial results."""
+        return [wide_kind(part_kind(r, k)) for r in self.reduced.reduces for k in range(len(r.operands) // 2)]
 
+    @property
+    def _offsets(self) -> list[int]:
+        """The offsets in scratch of the partial results of each reduction, in bytes, and the size of scratch."""
+        sizes = (-(-self.reduced.results * self.count * kind.byte_width // 64) * 64 for kind in self._kinds)
+        return [0, *accumulate(sizes)]
 
-def store_parts(
-    emitter: Emitter,
-    reduced: Reduced,
-    reducers: Sequence[Reducer],
-    parts: int,
-    number: Value,
-    values: Sequence[Scalar],
-) -> None:
-    """Store the results of one part; ``number`` is the part's number times the number of results, plus the result's."""
-    fn = emitter.fn
-    scratch = emitter.arrays[reduced.arrays + len(reduced.roots)]
-    offsets, _ = scratch_offsets(reduced, parts)
-    left = iter(values)
-    found = [v for f in reducers for v in f.partial(fn, list(islice(left, len(f.kinds))))]
-    for kind, offset, value in zip(kinds_of(reduced), offsets, found, strict=True):
-        store(fn, kind, value, fn.at(scratch, I8, offset), number)
+    @property
+    def bytes(self) -> int:
+        """The size of scratch."""
+        return self._offsets[-1]
 
+    def range(self, fn: Function, number: Value, extent: int) -> tuple[Value, Value]:
+        """The begin and end of part ``number`` of the outer reduced loop."""
+        return (number * extent).integer("udiv", self.count), ((number + 1) * extent).integer("udiv", self.count)
 
-def combine(module: Module, name: str, sources: dict[Instruction, Source], reduced: Reduced, parts: int) -> Phase:
-    """The phase that combines the partial results, and computes the epilogue."""
-    offsets, _ = scratch_offsets(reduced, parts)
-    scratch = reduced.arrays + len(reduced.roots)
+    def store(self, emitter: Emitter, reducers: Sequence[Reducer], number: Value, values: Sequence[Scalar]) -> None:
+        """Store the results of one part; ``number``: the part's times the number of results, plus the result's."""
+        fn = emitter.fn
+        scratch = emitter.arrays[self._scratch]
+        left = iter(values)
+        found = [v for f in reducers for v in f.partial(fn, list(islice(left, len(f.kinds))))]
+        for kind, offset, value in zip(self._kinds, self._offsets[:-1], found, strict=True):
+            store(fn, kind, value, fn.at(scratch, I8, offset), number)
 
-    def make(space: Space) -> tuple[list[Variable], list[Output]]:
-        row: Index = tuple(space.axis(size).index for size in reduced.outer_dimensions)
-        variables = list(space.variables)
-        known = dict(sources)
-        number = 0
-        before = Tracer(dict(sources), space)
-        for reduce in reduced.reduces:
-            count = len(reduce.operands) // 2
-            axis = space.axis(parts)
-            position = linear(row, reduced.outer_dimensions) + axis.index * reduced.results
-            inputs: list[Node] = []
-            for _ in range(count):
-                kind = kinds_of(reduced)[number]
-                inputs.append(Load(kind, scratch, position + offsets[number] // kind.byte_width))
-                number += 1
-            initial = [before.element(init, ()) for init in reduce.operands[count:]]
-            reduction = Reduction(reduce.op.called_computations[0], axis.variables, inputs, initial)
-            known[reduce] = _source([Part(node.kind, reduction, k) for k, node in enumerate(initial)])
-        tracer = Tracer(known, space)
-        return variables, reduced.epilogue(tracer, row)
+    def combine(self, module: Module, name: str, sources: dict[Instruction, Source]) -> Phase:
+        """The phase that combines the partial results, and computes the epilogue."""
+        reduced = self.reduced
 
-    variables, outputs = with_splits(make)
-    arrays = reduced.arrays + len(reduced.roots) + 1
-    return loop_kernel(module, name + ".parts", arrays, variables, outputs)
+        def make(space: Space) -> tuple[list[Variable], list[Output]]:
+            row: Index = tuple(space.axis(size).index for size in reduced.outer_dimensions)
+            variables = list(space.variables)
+            known = dict(sources)
+            partial = zip(self._kinds, self._offsets[:-1], strict=True)
+            before = Tracer(dict(sources), space)
+            for reduce in reduced.reduces:
+                count = len(reduce.operands) // 2
+                axis = space.axis(self.count)
+                position = linear(row, reduced.outer_dimensions) + axis.index * reduced.results
+                inputs: list[Node] = [
+                    Load(kind, self._scratch, position + offset // kind.byte_width)
+                    for kind, offset in islice(partial, count)
+                ]
+                initial = [before.element(init, ()) for init in reduce.operands[count:]]
+                reduction = Reduction(reduce.op.called_computations[0], axis.variables, inputs, initial)
+                known[reduce] = _source([Part(node.kind, reduction, k) for k, node in enumerate(initial)])
+            return variables, reduced.epilogue(Tracer(known, space), row)
+
+        variables, outputs = with_splits(make)
+        return loop_kernel(module, name + ".parts", self.arrays, variables, outputs)
 
 
 def _source(nodes: Sequence[Node]) -> Source:

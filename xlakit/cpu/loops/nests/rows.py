@@ -36,17 +36,14 @@ from xlakit.cpu.loops.ir.reducer import Reducer, trace_reducer
 from xlakit.cpu.loops.ir.space import Group, Space, merged, with_splits
 from xlakit.cpu.loops.ir.tracer import Index, Source, Tracer
 from xlakit.cpu.loops.nests.reduced import (
+    Parts,
     Reduced,
     bind_results,
-    combine,
     count_parts,
     given_source,
     needed_for,
-    part_range,
     reduce_once,
     reduces_in_parts,
-    scratch_offsets,
-    store_parts,
 )
 from xlakit.cpu.scalars import Scalar
 from xlakit.cpu.scalars.memory import parts
@@ -121,13 +118,10 @@ def emit_rows(module: Module, name: str, sources: dict[Instruction, Source], red
     iteration = sum(stage.cost for stage in plan.stages)
     row = iteration * math.prod(v.extent for v in plan.inner_variables)
     rows = math.prod(v.extent for v in plan.row_variables)
-    parts = _parts(reduced, plan, row, rows)
-    if parts > 1:
-        first = _write_parts(module, name, reduced, plan, parts, row * rows)
-        return Kernel(
-            (first, combine(module, name, sources, reduced, parts)),
-            scratch_bytes=scratch_offsets(reduced, parts)[1],
-        )
+    parts = Parts(reduced, _parts(reduced, plan, row, rows))
+    if parts.count > 1:
+        first = _write_parts(module, name, plan, parts, row * rows)
+        return Kernel((first, parts.combine(module, name, sources)), scratch_bytes=parts.bytes)
     return Kernel((_write(module, name, reduced, plan, row, rows),))
 
 
@@ -256,21 +250,21 @@ def lanes_of_rows(plan: Plan, nodes: Sequence[Node], inner: Sequence[Group]) -> 
     return min(lanes_of(inner[-1], s.nodes, s.stores, s.reducers) for s in plan.stages)
 
 
-def _write_parts(module: Module, name: str, reduced: Reduced, plan: Plan, parts: int, cost: float) -> Phase:
+def _write_parts(module: Module, name: str, plan: Plan, parts: Parts, cost: float) -> Phase:
     """The phase in which each task reduces a part of the range of every row."""
     (stage,) = plan.stages
     nodes = stage.nodes + [n for f in stage.reducers for n in f.initial]
     outer, *inner = merged(plan.inner_variables, indices_of(nodes))
     rows = [Level(Group([v]), 0, v.extent) for v in plan.row_variables]
     strides = [math.prod(v.extent for v in plan.row_variables[i + 1 :]) for i in range(len(rows))]
-    with task_function(module, name, reduced.arrays + len(reduced.roots) + 1) as (fn, emitter, begin, end):
+    with task_function(module, name, parts.arrays) as (fn, emitter, begin, end):
         emitter.lanes = lanes_of_rows(plan, nodes, [outer, *inner])
         fn.effort = Effort.CODE if emitter.lanes > 1 else Effort.ALL
-        even = 0 if outer.extent % parts else outer.extent // parts
+        even = 0 if outer.extent % parts.count else outer.extent // parts.count
         with fn.loop(begin, end) as task, emitter.scope():
-            low, high = part_range(fn, task.index, parts, outer.extent)
+            low, high = parts.range(fn, task.index, outer.extent)
             levels = [
-                Level(outer, low, high, even, least=outer.extent // parts),
+                Level(outer, low, high, even, least=outer.extent // parts.count),
                 *(Level(g, 0, g.extent) for g in inner),
             ]
 
@@ -280,11 +274,11 @@ def _write_parts(module: Module, name: str, reduced: Reduced, plan: Plan, parts:
                 emitter.hoist(stage.nodes, known)
                 results = pass_over(emitter, stage, levels, initial, known)
                 row = Affine(tuple(zip(plan.row_variables, strides, strict=True)))
-                number = task.index * reduced.results + emitter.index(row)
-                store_parts(emitter, reduced, stage.reducers, parts, number, results)
+                number = task.index * parts.reduced.results + emitter.index(row)
+                parts.store(emitter, stage.reducers, number, results)
 
             nest(emitter, rows, nodes, body, independent=False)
-    return Phase(fn.name, parts, cost)
+    return Phase(fn.name, parts.count, cost)
 
 
 def acquire_rows(fn: Function, emitter: Emitter, sizes: Sequence[int]) -> Callable[[], None]:
