@@ -142,8 +142,7 @@ def ragged_all_to_all(module: Module, name: str, shapes: Sequence[Shape], count:
 
 
 def _integer(members: Members, kind: PrimitiveType, array: Value, index: Value) -> Value:
-    value = as_real(load(members.fn, kind, array, index))
-    return value.cast("sext" if kind.is_signed else "zext", I64) if value.type is not I64 else value
+    return as_real(load(members.fn, kind, array, index)).resized(I64, signed=kind.is_signed)
 
 
 def _within(begin: Value, size: Value, limit: int) -> Value:

@@ -201,6 +201,11 @@ class Value:
             return self.function.constant(type, self.constant)
         return self.function.emit(type, f"{opcode} {self.type.name} {self.text} to {type.name}")
 
+    def resized(self, element: Type, *, signed: bool = False) -> Value:
+        """Integers in another width: their low bits, or extended by zeros, or by their signs if they are ``signed``."""
+        wider = "sext" if signed else "zext"
+        return self.cast("trunc" if element.bits < self.type.element.bits else wider, self.type.with_element(element))
+
     def bits_as(self, type: Type) -> Value:
         """The same bits, as another type of the same width."""
         return self.cast("bitcast", type)

@@ -175,14 +175,14 @@ def from_bits(fn: Function, kind: PrimitiveType, bits: Value) -> Scalar:
 
 def bitcast(fn: Function, source: PrimitiveType, target: PrimitiveType, scalar: Scalar) -> Scalar:
     """The same bits as another type of the same width."""
-    return from_bits(fn, target, _resized(to_bits(fn, source, scalar), _bits_type(target)))
+    return from_bits(fn, target, to_bits(fn, source, scalar).resized(_bits_type(target)))
 
 
 def split_bits(fn: Function, source: PrimitiveType, target: PrimitiveType, scalar: Scalar, number: Value) -> Scalar:
     """Piece ``number`` (an I64) of an element as a narrower type; piece 0 has the lowest bits."""
     bits = to_bits(fn, source, scalar)
-    amount = _resized(number, bits.type.element) * target.bit_width
-    piece = _resized(bits >> amount, _bits_type(target))
+    amount = number.resized(bits.type.element) * target.bit_width
+    piece = (bits >> amount).resized(_bits_type(target))
     return from_bits(fn, target, piece)
 
 
@@ -191,19 +191,12 @@ def join_bits(fn: Function, source: PrimitiveType, target: PrimitiveType, scalar
     wide = _bits_type(target)
     result = fn.constant(wide, 0)
     for number, scalar in enumerate(scalars):
-        result = result | (_resized(to_bits(fn, source, scalar), wide) << (number * source.bit_width))
+        result = result | (to_bits(fn, source, scalar).resized(wide) << (number * source.bit_width))
     return from_bits(fn, target, result)
 
 
 def _bits_type(kind: PrimitiveType) -> Type:
     return I8 if kind.bit_width < 8 else integer(kind.bit_width)
-
-
-def _resized(value: Value, element: Type) -> Value:
-    type = value.type.with_element(element)
-    if type.bits > value.type.bits:
-        return value.cast("zext", type)
-    return value.cast("trunc", type) if type.bits < value.type.bits else value
 
 
 _MANTISSA_BITS = {PrimitiveType.BF16: 7, PrimitiveType.F16: 10, PrimitiveType.F32: 23, PrimitiveType.F64: 52}

@@ -171,7 +171,7 @@ class _Writer(GemmEmitter):
         """The size of a group, for an index of the dimensions before the ragged one."""
         fn, groups = self.fn, self.plan.groups
         index = prefix * groups.count + group if groups.has_prefix else group
-        return as_real(load(fn, groups.kind, self.sizes, index)).cast("sext" if groups.kind.is_signed else "zext", I64)
+        return as_real(load(fn, groups.kind, self.sizes, index)).resized(I64, signed=groups.kind.is_signed)
 
     def clamped(self, position: Value) -> Value:
         """A position along the ragged dimension, clamped to its range."""

@@ -121,7 +121,7 @@ def _maker(
         first, second = map(as_real, parameters)
         return lambda words: [fn.select((words[0] >> 31).ne(0), second, first)]
     if kind.is_integral:
-        low, high = (as_real(p).cast("sext" if kind.is_signed else "zext", I64) for p in parameters)
+        low, high = (as_real(p).resized(I64, signed=kind.is_signed) for p in parameters)
         return _integers(fn, kind, low, high)
     first, second = (as_real(convert(fn, parameter_kind, PrimitiveType.F64, p)) for p in parameters)
     if distribution is RandomDistribution.RNG_NORMAL:

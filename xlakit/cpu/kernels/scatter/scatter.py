@@ -293,8 +293,7 @@ class _Writer:
         is_inside: Value | None = None
         for number, part in enumerate(self.plan.components):
             start = as_real(load(fn, kind, self.emitter.arrays[self.count], index + part.offset))
-            if start.type.bits < 64:
-                start = start.cast("sext" if kind.is_signed else "zext", I64)
+            start = start.resized(I64, signed=kind.is_signed)
             fits = start.compare("ule", part.limit)
             is_inside = fits if is_inside is None else is_inside & fits
             if number == self.plan.shared_component and self.tasks is not None:

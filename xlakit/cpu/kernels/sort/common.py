@@ -12,7 +12,6 @@ from xlakit.cpu.kernels.sort.keys import (
     is_unchanged,
     load_bits,
     load_raw,
-    narrowed,
     ordered_bits,
     raw_type,
     restored_bits,
@@ -69,11 +68,11 @@ class ByKey:
 
     def digit(self, fn: Function, value: Value, shift: Value | int) -> Value:
         """The digit of a record's key that begins at bit ``shift``."""
-        stored = narrowed(value >> self.offset, raw_type(self.kind))
+        stored = (value >> self.offset).resized(raw_type(self.kind))
         ordered = ordered_bits(fn, self.key, stored, exceptions=self.exceptions)
         if isinstance(shift, Value):
-            shift = narrowed(shift, ordered.type)
-        return narrowed((ordered >> shift) & (RADIX - 1), I64)
+            shift = shift.resized(ordered.type)
+        return ((ordered >> shift) & (RADIX - 1)).resized(I64)
 
     def increment(self, fn: Function, counts: Value, digit: Value) -> Value:
         """Count a digit; gives its count before."""
@@ -114,7 +113,7 @@ class MoveByDigit(ByKey):
         with fn.loop(begin, end, hints=UNROLL) as loop:
             value = self.load(fn, source, loop.index)
             position = self.increment(fn, positions, self.digit(fn, value, shift))
-            store_raw(fn, value, target, narrowed(position, I64))
+            store_raw(fn, value, target, position.resized(I64))
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,9 +189,9 @@ class PackRecords(ByKey):
         keys, payload, begin, end, records, exception = fn.parameters
         with fn.loop(begin, end, independent=True, carried=[fn.constant(I1, 0)], hints=NO_UNROLL) as loop:
             bits = load_raw(fn, self.kind, keys, loop.index)
-            record = narrowed(stored_bits(self.key, bits), integer(self.record)) << self.offset
+            record = stored_bits(self.key, bits).resized(integer(self.record)) << self.offset
             if self.along:
-                record = record | narrowed(load_bits(fn, integer(self.along), payload, loop.index), record.type)
+                record = record | load_bits(fn, integer(self.along), payload, loop.index).resized(record.type)
             store_raw(fn, record, records, loop.index)
             is_exceptional = is_exception(self.key, bits) if has_exceptions(self.key) else fn.constant(I1, 0)
             loop.next(loop.carried[0] | is_exceptional)
@@ -213,10 +212,10 @@ class UnpackRecords(ByKey):
         records, begin, end, keys, payload = fn.parameters
         with fn.loop(begin, end, independent=True, hints=NO_UNROLL) as loop:
             record = self.load(fn, records, loop.index)
-            stored = narrowed(record >> self.offset, raw_type(self.kind))
+            stored = (record >> self.offset).resized(raw_type(self.kind))
             store_raw(fn, restored_bits(self.key, stored), keys, loop.index)
             if self.along:
-                store_raw(fn, narrowed(record, integer(self.along)), payload, loop.index)
+                store_raw(fn, record.resized(integer(self.along)), payload, loop.index)
 
 
 def sort_by_digits(
@@ -245,7 +244,7 @@ def sort_by_digits(
     for number, (key, shift) in enumerate(digits):
         digit_counts = fn.at(counts, counter, RADIX * number)
         alike = fn.load(counter, fn.at(digit_counts, counter, key.digit(fn, example, shift)))
-        varied = alike.ne(narrowed(count, counter))
+        varied = alike.ne(count.resized(counter))
         with fn.if_(varied):
             _make_positions(fn, digit_counts, counter)
             move(key, current, following, fn.i64(0), count, fn.i64(shift), digit_counts)

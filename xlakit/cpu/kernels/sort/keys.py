@@ -36,12 +36,7 @@ def part_of(part: Part, bits: Value) -> Value:
     if part is Part.WHOLE:
         return bits
     half = bits.type.bits // 2
-    return narrowed(bits >> half if part is Part.IMAG else bits, integer(half))
-
-
-def narrowed(value: Value, type: Type) -> Value:
-    """The low bits of an integer, or the integer with zeros above."""
-    return value.cast("trunc" if type.bits < value.type.bits else "zext", type)
+    return (bits >> half if part is Part.IMAG else bits).resized(integer(half))
 
 
 def is_unchanged(key: SortKey) -> bool:

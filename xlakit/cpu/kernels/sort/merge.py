@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TypeAlias, Union
 
-from xlakit.cpu.kernels.sort.keys import load_raw, narrowed, raw_type, store_raw
+from xlakit.cpu.kernels.sort.keys import load_raw, raw_type, store_raw
 from xlakit.cpu.kernels.sort.plan import SortPlan
 from xlakit.cpu.kernels.sort.radix import for_elements, for_tiles
 from xlakit.cpu.kernels.sort.records import Rows
@@ -189,6 +189,6 @@ def _as_stored(kind: PrimitiveType, bits: Value) -> Stored:
     """An element's bits as its type in memory."""
     if kind.is_complex:
         type, half = _FLOATS[kind.real_part], bits.type.bits // 2
-        low, high = (narrowed(part, integer(half)).bits_as(type) for part in (bits, bits >> half))
+        low, high = (part.resized(integer(half)).bits_as(type) for part in (bits, bits >> half))
         return low, high
     return bits.bits_as(_FLOATS.get(kind, bits.type))

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from xlakit.cpu.kernels.shared import common
 from xlakit.cpu.kernels.sort.common import ChunkPositions, PackRecords, UnpackRecords
-from xlakit.cpu.kernels.sort.keys import has_exceptions, load_bits, narrowed, raw_type, store_raw
+from xlakit.cpu.kernels.sort.keys import has_exceptions, load_bits, raw_type, store_raw
 from xlakit.cpu.kernels.sort.plan import (
     COUNTS_BYTES,
     INDEX,
@@ -171,7 +171,7 @@ def _sort_tile(rows: Rows, sorters: list[RecordSorter], slot: Value, base: Value
 
 def index_of(fn: Function, record: Record, value: Value) -> Value:
     """The position in its row of a record's element."""
-    return narrowed(field_of(record.field(INDEX), value), I64)
+    return field_of(record.field(INDEX), value).resized(I64)
 
 
 # -- long rows ---------------------------------------------------------------------------------------

@@ -8,7 +8,6 @@ from xlakit.cpu.kernels.sort.common import UNROLL
 from xlakit.cpu.kernels.sort.keys import (
     load_bits,
     load_raw,
-    narrowed,
     ordered_bits,
     part_of,
     raw_type,
@@ -92,12 +91,10 @@ class _Ranks:
                 ordered = self._ordered(sort_key, elements[sort_key.operand])
                 room = ordered.type.bits
                 key = (
-                    narrowed(ordered, self.type)
-                    if room == self.type.bits
-                    else (key << room) | narrowed(ordered, self.type)
+                    ordered.resized(self.type) if room == self.type.bits else (key << room) | ordered.resized(self.type)
                 )
             if self.is_unique:
-                key = (key << self.index_bits) | narrowed(index, self.type)
+                key = (key << self.index_bits) | index.resized(self.type)
             top = self.type.bits - 1
             store_raw(fn, key ^ (-1 << top), group.buffer, index)
 
@@ -130,7 +127,7 @@ class _Ranks:
 
     def of(self, index: Value) -> Value:
         """The position of an element."""
-        return narrowed(load_bits(self.fn, self.type, self.ranks, index), I64)
+        return load_bits(self.fn, self.type, self.ranks, index).resized(I64)
 
 
 def _groups(order: KeyOrder) -> list[KeyOrder]:

@@ -10,7 +10,6 @@ from xlakit.cpu.kernels.sort.keys import (
     has_exceptions,
     is_exception,
     load_raw,
-    narrowed,
     part_of,
     raw_type,
     restored_bits,
@@ -26,7 +25,7 @@ from xlakit.passes.analysis.sort_order import Part, SortKey
 
 def field_of(field: Field, record: Value) -> Value:
     """The contents of a field of a record."""
-    return narrowed(record >> field.offset, integer(field.bits))
+    return (record >> field.offset).resized(integer(field.bits))
 
 
 def element_part(fn: Function, record: Record, field: Field, value: Value) -> Value:
@@ -45,7 +44,7 @@ def make_record(fn: Function, record: Record, element: Callable[[int], Value], i
     value = fn.constant(record.type, 0)
     for field in record.fields:
         if field.operand == INDEX:
-            bits = narrowed(index, integer(field.bits))
+            bits = index.resized(integer(field.bits))
         else:
             if field.operand not in loaded:
                 loaded[field.operand] = element(field.operand)
@@ -55,7 +54,7 @@ def make_record(fn: Function, record: Record, element: Callable[[int], Value], i
                 if has_exceptions(key):
                     exception = exception | is_exception(key, bits)
                 bits = stored_bits(key, bits)
-        value = value | (narrowed(bits, record.type) << field.offset)
+        value = value | (bits.resized(record.type) << field.offset)
     return value, exception
 
 
@@ -68,7 +67,7 @@ def unpack(
 ) -> list[Value]:
     """The bits of each operand's element, from its record; ``gather(k, index)`` gives an element that is not in it."""
     index_field = record.find_field(INDEX)
-    index = None if index_field is None else narrowed(field_of(index_field, value), I64)
+    index = None if index_field is None else field_of(index_field, value).resized(I64)
     elements: list[Value] = []
     for operand, kind in enumerate(kinds):
         type = raw_type(kind)
@@ -77,7 +76,7 @@ def unpack(
         if whole is not None:
             elements.append(element_part(fn, record, whole, value))
         elif parts[0] is not None and parts[1] is not None:
-            real, imag = (narrowed(element_part(fn, record, part, value), type) for part in parts if part)
+            real, imag = (element_part(fn, record, part, value).resized(type) for part in parts if part)
             elements.append(real | (imag << (type.bits // 2)))
         elif index is not None:
             elements.append(gather(operand, index))

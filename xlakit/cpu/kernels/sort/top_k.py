@@ -18,7 +18,7 @@ from typing import NamedTuple, TypeVar
 from xlakit.cpu.declined import DeclinedError
 from xlakit.cpu.kernels.shared import common
 from xlakit.cpu.kernels.shared.preconditions import require
-from xlakit.cpu.kernels.sort.keys import load_bits, load_raw, narrowed, raw_type, store_raw
+from xlakit.cpu.kernels.sort.keys import load_bits, load_raw, raw_type, store_raw
 from xlakit.cpu.kernels.sort.plan import INDEX, MOST_TASKS, Record, make_layout
 from xlakit.cpu.kernels.sort.radix import index_of
 from xlakit.cpu.kernels.sort.records import RecordSorter
@@ -296,7 +296,7 @@ class _Rows:
             target = row * plan.k + (plan.k - 1 - loop.index if plan.last else loop.index)
             for column, result in zip(plan.columns, self.results, strict=True):
                 if column.array == INDEX:
-                    bits = narrowed(index, raw_type(column.kind))
+                    bits = index.resized(raw_type(column.kind))
                 else:
                     bits = load_raw(fn, column.kind, self.given[column.array], row * plan.length + index)
                 store_raw(fn, bits, result, target)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import ClassVar, NamedTuple
 
-from xlakit.cpu.kernels.sort.keys import load_bits, load_raw, narrowed, ordered_bits, raw_type, store_raw, stored_bits
+from xlakit.cpu.kernels.sort.keys import load_bits, load_raw, ordered_bits, raw_type, store_raw, stored_bits
 from xlakit.cpu.llvm import I1, I64, PTR, VOID, Function, Loop, Type, Value, integer, vector
 from xlakit.cpu.llvm.loop import NO_UNROLL
 from xlakit.data.primitive import PrimitiveType
@@ -128,7 +128,7 @@ class KeepFirst(RowKeys):
         blocks = (end - filled) // BLOCK
         with fn.loop(0, blocks, hints=NO_UNROLL) as loop:
             start = filled + loop.index * BLOCK
-            last = narrowed(self.load(fn, records, k - 1) >> self.rank_bits, raw_type(self.kind))
+            last = (self.load(fn, records, k - 1) >> self.rank_bits).resized(raw_type(self.kind))
             found = self.ahead(fn, row, length, start, last)
             with fn.if_(found.ne(0), likely=False), fn.while_([found], lambda step: step.carried[0].ne(0)) as step:
                 (left,) = step.carried
@@ -140,7 +140,7 @@ class KeepFirst(RowKeys):
 
     def _record(self, fn: Function, row: Value, length: Value, rank: Value) -> Value:
         ordered = self.ordered(fn, self.bits(fn, row, length, rank))
-        return (narrowed(ordered, self.type) << self.rank_bits) | narrowed(rank, self.type)
+        return (ordered.resized(self.type) << self.rank_bits) | rank.resized(self.type)
 
 
 def _signed(ordered: Value) -> Value:
@@ -242,7 +242,7 @@ class CollectFirst(RowKeys):
         row, length, begin, end, *_ = fn.parameters
         type = raw_type(self.kind)
         lanes = min(BLOCK, RANGE_BITS // type.bits)
-        low, past = (fn.splat(narrowed(key, type), lanes) for key in (part.low, part.greatest - part.low))
+        low, past = (fn.splat(key.resized(type), lanes) for key in (part.low, part.greatest - part.low))
         none, all = (fn.splat(fn.constant(type, number), lanes) for number in (0, -1))
         with fn.loop(0, (end - begin) // (BLOCK * SAMPLED), carried=[all, none], hints=NO_UNROLL) as blocks:
             start = begin + blocks.index * (BLOCK * SAMPLED)
@@ -258,7 +258,7 @@ class CollectFirst(RowKeys):
                 )
             blocks.next(*loop.results)
         least, greatest = (
-            narrowed(fn.intrinsic(f"llvm.vector.reduce.{name}", type, extremum, of=extremum.type), I64)
+            fn.intrinsic(f"llvm.vector.reduce.{name}", type, extremum, of=extremum.type).resized(I64)
             for name, extremum in zip(("umin", "umax"), blocks.results, strict=True)
         )
         return part.low + least, 64 - fn.intrinsic("llvm.ctlz", I64, greatest - least, fn.constant(I1, 0))
@@ -272,7 +272,7 @@ class CollectFirst(RowKeys):
 
         def counted(first: Value, past: Value) -> None:
             with fn.loop(first, past) as loop:
-                key = narrowed(self.ordered(fn, self.bits(fn, row, length, loop.index)), I64)
+                key = self.ordered(fn, self.bits(fn, row, length, loop.index)).resized(I64)
                 digit = (key - part.low) >> bits
                 if not is_first:
                     # Keys outside of the part wrap around to digits beyond all of its own.
@@ -297,13 +297,13 @@ class CollectFirst(RowKeys):
         """The record of the element with a rank, and the element's bits."""
         row, length, *_ = fn.parameters
         bits = self.bits(fn, row, length, rank)
-        stored = narrowed(stored_bits(self.key, bits), self.type) << self.rank_bits
-        return stored | narrowed(rank, self.type), bits
+        stored = stored_bits(self.key, bits).resized(self.type) << self.rank_bits
+        return stored | rank.resized(self.type), bits
 
     def _collected(self, fn: Function, begin: Value, bound: Value, position: Value) -> Value:
         """Write the records of ranks from ``begin`` on with keys up to the bound; gives the position after them."""
         records = fn.parameters[5]
-        limit = narrowed(bound, raw_type(self.kind))
+        limit = bound.resized(raw_type(self.kind))
         with fn.loop(begin, fn.parameters[3], carried=[position]) as loop:
             (end,) = loop.carried
             record, bits = self._record(fn, loop.index)
@@ -334,7 +334,7 @@ class CollectFirst(RowKeys):
     ) -> Sequence[Value]:
         """Go through blocks, from one and the position of its records on, while there are no more than ``most``."""
         row, length, begin, _, _, records, _ = fn.parameters
-        limit = narrowed(bound, raw_type(self.kind))
+        limit = bound.resized(raw_type(self.kind))
 
         def goes_on(loop: Loop) -> Value:
             return (loop.carried[0] < blocks) & (loop.carried[1] <= most)

@@ -234,7 +234,7 @@ class Emitter:
         if isinstance(node, Constant):
             return constant(fn, node.kind, node.value)
         if isinstance(node, Position):
-            return self._iterations.position(fn, node, _resized(self.index(node.index), node.kind))
+            return self._iterations.position(fn, node, self.index(node.index).resized(register_type(node.kind)))
         if isinstance(node, Guarded):
             return self._guarded(node)
         if isinstance(node, Part):
@@ -267,7 +267,7 @@ class Emitter:
         value = as_real(self.value(node.source))
         if kind.bit_width > 64 or not kind.is_integral:
             raise InternalError(f"an index of {kind.hlo_name}")
-        wide = value.cast("sext" if kind.is_signed else "zext", I64)
+        wide = value.resized(I64, signed=kind.is_signed)
         limit = fn.constant(I64, node.limit)
         if kind.is_signed:
             return wide.smax(0).smin(limit)
@@ -480,12 +480,3 @@ def regrouped(values: Sequence[Value], shapes: Sequence[int]) -> list[Scalar]:
         found.append(from_parts(tuple(values[position : position + count])))
         position += count
     return found
-
-
-def _resized(index: Value, kind: PrimitiveType) -> Value:
-    type = register_type(kind)
-    if type is I64:
-        return index
-    if type.bits < 64:
-        return index.cast("trunc", type)
-    return index.cast("zext", type)
