@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import struct
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import cache
 from typing import Any, Union
 
@@ -197,6 +198,17 @@ def parts(scalar: Scalar) -> tuple[Value, ...]:
 def from_parts(values: tuple[Value, ...]) -> Scalar:
     """The scalar that consists of these values."""
     return (values[0], values[1]) if len(values) == 2 else values[0]
+
+
+def all_parts(scalars: Iterable[Scalar]) -> list[Value]:
+    """The values that scalars consist of, as loops carry them."""
+    return [value for scalar in scalars for value in parts(scalar)]
+
+
+def regrouped(values: Sequence[Value], like: Sequence[Scalar]) -> list[Scalar]:
+    """The scalars that consist of these values, real or complex as those of ``like``."""
+    remaining = iter(values)
+    return [from_parts(tuple(itertools.islice(remaining, len(parts(scalar))))) for scalar in like]
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,11 +15,11 @@ from contextlib import contextmanager
 from xlakit.cpu.kernels.scan.vectors import RunningTotals, running_totals
 from xlakit.cpu.kernels.shared.preconditions import require
 from xlakit.cpu.llvm import I8, VOID, Module, Value
-from xlakit.cpu.loops.emit.emitter import Emitter, regrouped
+from xlakit.cpu.loops.emit.emitter import Emitter
 from xlakit.cpu.loops.emit.kernel import Kernel, Phase, task_function
 from xlakit.cpu.loops.nests.transpose import block_transposer
 from xlakit.cpu.scalars import Scalar, load, register_type, store
-from xlakit.cpu.scalars.memory import Accumulators, as_real, parts
+from xlakit.cpu.scalars.memory import Accumulators, all_parts, as_real, regrouped
 from xlakit.data.primitive import PrimitiveType
 from xlakit.dataclass import dataclass
 from xlakit.ir.attributes import WindowDimension
@@ -295,13 +295,11 @@ class _Writer:
         fn = self.fn
         zero = fn.i64(0)
         start = self._load(source(positions[0]), zero)
-        sizes = [len(parts(s)) for s in start]
-        carried = [v for s in start for v in parts(s)]
-        with fn.loop(positions[0] + 1, positions[1], carried=carried, independent=True) as loop:
-            running = regrouped(loop.carried, sizes)
+        with fn.loop(positions[0] + 1, positions[1], carried=all_parts(start), independent=True) as loop:
+            running = regrouped(loop.carried, start)
             following = self._combined(running, self._load(source(loop.index), zero))
-            loop.next(*(v for s in following for v in parts(s)))
-        self.accumulators.put(zero, regrouped(loop.results, sizes))
+            loop.next(*all_parts(following))
+        self.accumulators.put(zero, regrouped(loop.results, start))
 
     def _total_parts(self, position: Value) -> Accumulators:
         """The totals from a position on, as accumulators: all real parts come before all imaginary parts."""

@@ -37,7 +37,16 @@ from xlakit.cpu.loops.ir.space import Group, Space, merged
 from xlakit.cpu.loops.ir.tracer import Tracer
 from xlakit.cpu.scalars import Scalar, apply, constant, load, register_type, select
 from xlakit.cpu.scalars.convert import join_bits, split_bits
-from xlakit.cpu.scalars.memory import as_real, element_type, from_parts, load_every, parts, rounded
+from xlakit.cpu.scalars.memory import (
+    all_parts,
+    as_real,
+    element_type,
+    from_parts,
+    load_every,
+    parts,
+    regrouped,
+    rounded,
+)
 from xlakit.cpu.scalars.real import BINARY
 from xlakit.data.primitive import PrimitiveType
 from xlakit.errors import InternalError
@@ -391,18 +400,19 @@ class Emitter:
         if not groups:
             return self._iteration(reduction, running, bounds)
         group, *inner = groups
-        shapes = [len(parts(r)) for r in running]
-        carried = [v for r in running for v in parts(r)]
         independent = not inner and not (self.fn.calls_math and group.extent <= _FEW_ITERATIONS.value)
         hints = INTERLEAVED if independent else ()
-        with self.fn.loop(0, group.extent, carried=carried, independent=independent, hints=hints) as loop, self.scope():
+        with (
+            self.fn.loop(0, group.extent, carried=all_parts(running), independent=independent, hints=hints) as loop,
+            self.scope(),
+        ):
             self.bind_group(group, loop.index)
             known = known | set(group.variables)
             if not bounds:
                 self.hoist(reduction.inputs, known)
-            next_values = self._looped(reduction, inner, regrouped(loop.carried, shapes), bounds, known)
-            loop.next(*(v for r in next_values for v in parts(r)))
-        return regrouped(loop.results, shapes)
+            next_values = self._looped(reduction, inner, regrouped(loop.carried, running), bounds, known)
+            loop.next(*all_parts(next_values))
+        return regrouped(loop.results, running)
 
     def _iteration(self, reduction: Reduction, running: list[Scalar], bounds: Sequence[Bound]) -> list[Scalar]:
         condition = self.within(bounds)
@@ -411,16 +421,15 @@ class Emitter:
                 return self.combined(
                     reduction.computation, running, [self._operand(reduction, n) for n in reduction.inputs]
                 )
-        shapes = [len(parts(r)) for r in running]
 
         def inside() -> list[Value]:
             with self.scope():
                 made = self.combined(
                     reduction.computation, running, [self._operand(reduction, n) for n in reduction.inputs]
                 )
-            return [v for r in made for v in parts(r)]
+            return all_parts(made)
 
-        return regrouped(self.fn.if_else(condition, inside, lambda: [v for r in running for v in parts(r)]), shapes)
+        return regrouped(self.fn.if_else(condition, inside, lambda: all_parts(running)), running)
 
     def combined(self, computation: Computation, running: list[Scalar], values: list[Scalar]) -> list[Scalar]:
         """One step of a reduction. Sums and products may reassociate, and narrow floats are not rounded in between."""
@@ -470,13 +479,3 @@ class Emitter:
     def _hoist_bounds(self, bounds: Iterable[Bound], known: set[Variable]) -> None:
         """Emit, before a loop, the computed parts of indices whose bounds its iterations check."""
         self.hoist((atom.node for index, *_ in bounds for atom, _ in index.terms if isinstance(atom, Opaque)), known)
-
-
-def regrouped(values: Sequence[Value], shapes: Sequence[int]) -> list[Scalar]:
-    """Values grouped to scalars; ``shapes`` has the number of values of each scalar."""
-    found: list[Scalar] = []
-    position = 0
-    for count in shapes:
-        found.append(from_parts(tuple(values[position : position + count])))
-        position += count
-    return found

@@ -14,7 +14,7 @@ from xlakit import machine
 from xlakit.cpu.declined import DeclinedError
 from xlakit.cpu.llvm import I8, I64, PTR, VOID, Effort, Function, Module, Value
 from xlakit.cpu.loops.emit.cancellation import in_strips, iterations_between
-from xlakit.cpu.loops.emit.emitter import INTERLEAVED, Emitter, regrouped
+from xlakit.cpu.loops.emit.emitter import INTERLEAVED, Emitter
 from xlakit.cpu.loops.emit.kernel import (
     DOUBLED,
     Kernel,
@@ -46,7 +46,7 @@ from xlakit.cpu.loops.nests.reduced import (
     reduces_in_parts,
 )
 from xlakit.cpu.scalars import Scalar
-from xlakit.cpu.scalars.memory import parts
+from xlakit.cpu.scalars.memory import all_parts, regrouped
 from xlakit.dataclass import dataclass
 from xlakit.ir.instruction import Instruction
 from xlakit.ir.traits import Expensive
@@ -325,40 +325,37 @@ def pass_over(
     iterations = iterations_between(stage.cost * math.prod(r.group.extent for r in rest))
     if extent < 2 * iterations:
         return _pass(emitter, stage, levels, running, known)
-    shapes = [len(parts(r)) for r in running]
 
     def strip(begin: Value, end: Value, before: Sequence[Value]) -> Sequence[Value]:
         own = level.strip(begin, end, iterations, even=level.divisor % iterations == 0)
         with emitter.scope():
-            next_values = _pass(emitter, stage, [own, *rest], regrouped(before, shapes), known)
-        return [v for r in next_values for v in parts(r)]
+            next_values = _pass(emitter, stage, [own, *rest], regrouped(before, running), known)
+        return all_parts(next_values)
 
-    carried = [v for r in running for v in parts(r)]
-    return regrouped(in_strips(emitter.fn, (level.begin, level.end), iterations, carried, strip), shapes)
+    after = in_strips(emitter.fn, (level.begin, level.end), iterations, all_parts(running), strip)
+    return regrouped(after, running)
 
 
 def _pass(
     emitter: Emitter, stage: Stage, levels: Sequence[Level], running: list[Scalar], known: frozenset[Variable]
 ) -> list[Scalar]:
     level, *rest = levels
-    shapes = [len(parts(r)) for r in running]
-    carried = [v for r in running for v in parts(r)]
     fn = emitter.fn
-    hints = _interleaving(stage, level) if carried and not rest else ()
+    hints = _interleaving(stage, level) if running and not rest else ()
     # The running values would have to be carried from strip to strip.
-    outputs = stage.stores if not rest and not carried else ()
+    outputs = stage.stores if not rest and not running else ()
     with non_temporal(emitter, level, outputs) as level:
         if emitter.lanes > 1 and not rest:
             return _iterations_in_lanes(emitter, stage, level, running)
-        with fn.loop(level.begin, level.end, carried=carried, independent=not rest, hints=hints) as loop:
+        with fn.loop(level.begin, level.end, carried=all_parts(running), independent=not rest, hints=hints) as loop:
             with emitter.scope():
                 emitter.bind_group(level.group, loop.index)
                 known = known | set(level.group.variables)
                 if rest:
                     emitter.hoist(stage.nodes, known)
-                next_values = pass_over(emitter, stage, rest, regrouped(loop.carried, shapes), known)
-                loop.next(*(v for r in next_values for v in parts(r)))
-    return regrouped(loop.results, shapes)
+                next_values = pass_over(emitter, stage, rest, regrouped(loop.carried, running), known)
+                loop.next(*all_parts(next_values))
+    return regrouped(loop.results, running)
 
 
 def _iterations_in_lanes(emitter: Emitter, stage: Stage, level: Level, running: list[Scalar]) -> list[Scalar]:
