@@ -18,7 +18,6 @@ from xlakit.cpu.kernels.shared.preconditions import require
 from xlakit.cpu.kernels.shared.scratch import acquire, release
 from xlakit.cpu.llvm import I64, PTR, VOID, Function, Module, Value
 from xlakit.cpu.llvm.loop import AS_WRITTEN
-from xlakit.cpu.scalars.memory import element_type
 from xlakit.options import knob
 
 MOST_ROWS = knob("gemm_few_rows.most_rows", 4, 0, 1, 9, tries=(0, 8))
@@ -77,11 +76,7 @@ class _Emitter:
         with fn.loop(begin, end, hints=AS_WRITTEN) as task:
             batch = task.index.integer("udiv", blocks)
             first = task.index.integer("urem", blocks) * self.task_columns
-            kinds = product.lhs.kind, product.rhs.kind, product.result
-            bases = [
-                fn.at(array, element_type(kind), direction.offset(fn, batch))
-                for array, kind, direction in zip(tables, kinds, product.batches, strict=True)
-            ]
+            bases = product.bases(fn, tables, batch)
             self.rhs = OperandReader(fn, engine, product.rhs, bases[1], product.result)
             self.output = Output(fn, engine, product.result, product.rows, product.columns, bases[2])
             self._pack_factors(OperandReader(fn, engine, product.lhs, bases[0], product.result))

@@ -24,7 +24,6 @@ from xlakit.cpu.kernels.shared.preconditions import require
 from xlakit.cpu.kernels.shared.scratch import acquire, release
 from xlakit.cpu.llvm import I64, PTR, VOID, Function, Module, Value, vector
 from xlakit.cpu.llvm.loop import AS_WRITTEN
-from xlakit.cpu.scalars.memory import element_type
 from xlakit.options import knob
 
 if TYPE_CHECKING:
@@ -121,16 +120,12 @@ class _Emitter:
         _, begin, end = fn.parameters
         row_tasks = -(-self.rows // self.task_rows)
         scratch = fn.null() if self.in_place else acquire(fn, max(1, self.parts * self.depth * engine.packed.bytes))
-        kinds = product.lhs.kind, product.rhs.kind, product.result
         with fn.while_([begin], lambda loop: loop.carried[0] < end) as loop:
             task = loop.carried[0]
             batch, row_task = task.integer("udiv", row_tasks), task.integer("urem", row_tasks)
             count = smaller(end - task, fn.i64(row_tasks) - row_task)
             first = row_task * self.task_rows
-            bases = [
-                fn.at(array, element_type(kind), direction.offset(fn, batch))
-                for array, kind, direction in zip(self.tables, kinds, product.batches, strict=True)
-            ]
+            bases = product.bases(fn, self.tables, batch)
             self.values = bases[1] if self.in_place else scratch
             if not self.in_place:
                 self._pack(OperandReader(fn, engine, product.rhs, bases[1], product.result))

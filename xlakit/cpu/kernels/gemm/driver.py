@@ -122,14 +122,7 @@ class GemmEmitter:
 
     def bases(self, batch: Value) -> list[Value]:
         """The addresses of lhs, rhs and result of a batch."""
-        fn, product = self.fn, self.product
-        bases: list[Value] = []
-        kinds = (product.lhs.kind, product.rhs.kind, product.result)
-        firsts = (product.lhs.first, product.rhs.first, product.first)
-        for array, kind, direction, start in zip(self.arrays, kinds, product.batches, firsts, strict=True):
-            offset = (direction.offset(fn, batch) + start) * (2 if kind.is_complex else 1)
-            bases.append(fn.at(array, memory_type(kind), offset))
-        return bases
+        return self.product.bases(self.fn, self.arrays, batch)
 
     def compute_rows(self, batch: Value, column: Value, first: Value, last: Value) -> None:
         """Compute rows ``first`` to ``last`` (exclusive) of the columns of one task."""

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Protocol
 
 from xlakit.cpu.kernels.gemm.operands import Direction, Matrix, element_bytes, joined
 from xlakit.cpu.llvm import I8, VOID, Function, Module, Value
+from xlakit.cpu.scalars.memory import element_type
 from xlakit.data.primitive import PrimitiveType
 from xlakit.dataclass import dataclass
 
@@ -103,6 +105,15 @@ class Product:
     def sizes(self) -> tuple[int, int, int]:
         """Rows and columns of the result, and steps of k."""
         return self.rows.size, self.columns.size, self.lhs.along.size
+
+    def bases(self, fn: Function, arrays: Sequence[Value], batch: Value) -> list[Value]:
+        """The addresses of lhs, rhs and result of a batch; ``arrays``: those of all batches."""
+        kinds = self.lhs.kind, self.rhs.kind, self.result
+        firsts = self.lhs.first, self.rhs.first, self.first
+        return [
+            fn.at(array, element_type(kind), direction.offset(fn, batch) + first)
+            for array, kind, direction, first in zip(arrays, kinds, self.batches, firsts, strict=True)
+        ]
 
 
 # A dimension: its size, and its stride in each array that has it.
