@@ -242,7 +242,7 @@ def _body(op: Scan, name: str, steps: int | None, state: Shape, inputs: int, con
     """
     builder = ComputationBuilder(context)
     parameter = builder.parameter(0, state)
-    elements = [builder.element(parameter, i) for i in range(len(state.tuple_shapes))]
+    elements = builder.elements(parameter)
     count = step = elements[0]
     # Loop-invariant elements come first: the dynamic number of steps, if any, and the inputs.
     first = 1 if steps is not None else 2
@@ -257,9 +257,7 @@ def _body(op: Scan, name: str, steps: int | None, state: Shape, inputs: int, con
     slices = [_slice(array, op.dimension, step, zero, builder) for array in elements[first:carry]]
     carried = elements[carry : carry + op.num_carries]
     result = builder.add(Call(to_apply=op.to_apply), *slices, *carried)
-    parts = [result]
-    if result.shape.is_tuple:
-        parts = [builder.element(result, i) for i in range(len(result.shape.tuple_shapes))]
+    parts = builder.elements(result)
     rows = parts[: len(parts) - op.num_carries]
     arrays = [
         _write(array, row, op.dimension, step, zero, builder)

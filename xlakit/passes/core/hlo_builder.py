@@ -107,3 +107,9 @@ class HloBuilder(ABC):
         if isinstance(value.op, Tuple) and not value.control_predecessors:
             return value.operands[number]
         return self.add(GetTupleElement(index=number), value)
+
+    def elements(self, value: Instruction) -> list[Instruction]:
+        """All elements of a tuple; of an array, itself."""
+        if not value.shape.is_tuple:
+            return [value]
+        return [self.element(value, number) for number in range(len(value.shape.tuple_shapes))]

@@ -32,18 +32,16 @@ def joined(value: Padded, dynamic_dims: Sequence[DynamicDimension], make: Padder
     """A value joined with its sizes at these dynamic_dims, in a tuple with the shape of :func:`with_sizes`."""
     if not dynamic_dims:
         return value.value
-    parts = [value.value]
-    if value.shape.is_tuple:
-        parts = [make.element(value.value, i) for i in range(len(value.shape.tuple_shapes))]
+    elements = make.elements(value.value)
     sizes = [value.sizes.get((path, d)) or make.number(value.shape.at(path).dimensions[d]) for path, d in dynamic_dims]
-    return make.tuple(*parts, *sizes)
+    return make.tuple(*elements, *sizes)
 
 
 def parted(joined: Instruction, shape: Shape, dynamic_dims: Sequence[DynamicDimension], make: Padder) -> Padded:
     """The inverse of :func:`joined`: the padded value of a shape, from the tuple with its sizes at the end."""
     if not dynamic_dims:
         return Padded(joined)
-    parts = [make.element(joined, i) for i in range(len(joined.shape.tuple_shapes))]
+    parts = make.elements(joined)
     own, sizes = parts[: -len(dynamic_dims)], parts[-len(dynamic_dims) :]
     value = make.tuple(*own) if shape.is_tuple else own[0]
     return Padded(value, dict(zip(dynamic_dims, sizes, strict=True)))

@@ -95,5 +95,5 @@ def _branch_of_zeros(given: Instruction, make: Padder) -> Computation:
 def _branch_of_elements(given: Instruction, make: Padder) -> Computation:
     inner = make.for_computation()
     parameter = inner.builder.parameter(0, given.shape)
-    elements = [inner.element(parameter, i) for i in range(len(given.operands))]
+    elements = inner.elements(parameter)
     return inner.computation(f"{make.old.name}_elements", inner.at_bounds(elements))

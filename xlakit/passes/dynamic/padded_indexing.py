@@ -129,8 +129,7 @@ def scatter(old: Instruction, operands: Sequence[Padded], make: Padder) -> Padde
     )
     targets = [make.reshape(x.value, (1, *x.shape.dimensions)) for x in arrays]
     value = make.add(new, *targets, make.add(Concatenate(dimension=len(batch_sizes)), first, starts), *values)
-    parts = [value] if count == 1 else [make.element(value, i) for i in range(count)]
-    results = [make.reshape(part, x.shape.dimensions) for part, x in zip(parts, arrays, strict=True)]
+    results = [make.reshape(part, x.shape.dimensions) for part, x in zip(make.elements(value), arrays, strict=True)]
     return bundle(results[0] if count == 1 else make.tuple(*results), [x.dims for x in arrays])
 
 

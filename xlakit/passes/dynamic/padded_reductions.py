@@ -83,19 +83,13 @@ def selective(computation: Computation, make: Padder) -> Computation:
     ]
     both = inner.apply("and", left_valid, right_valid)
     if computation.is_pointwise:
-        combined = _elements(inner.add(Call(to_apply=computation), *left, *right), inner)
+        combined = inner.elements(inner.add(Call(to_apply=computation), *left, *right))
         results = [inner.apply("select", both, c, a) for c, a in zip(combined, alone, strict=True)]
     else:
         # The reducer may not terminate on arbitrary values, such as those of padding.
         results = _called_where(both, computation, [*left, *right], alone, inner)
     anything = inner.apply("or", left_valid, right_valid)
     return inner.computation(f"{computation.name}_valid", inner.tuple(*results, anything))
-
-
-def _elements(value: Instruction, make: Padder) -> list[Instruction]:
-    if not value.shape.is_tuple:
-        return [value]
-    return [make.element(value, i) for i in range(len(value.shape.tuple_shapes))]
 
 
 def _called_where(
@@ -110,21 +104,21 @@ def _called_where(
     def branch(result: Callable[[Padder, list[Instruction]], list[Instruction]], name: str) -> Computation:
         inner = make.for_computation()
         parameter = inner.builder.parameter(0, given.shape)
-        elements = [inner.element(parameter, i) for i in range(len(given.operands))]
+        elements = inner.elements(parameter)
         return inner.computation(f"{computation.name}_{name}", inner.tuple(*result(inner, elements)))
 
     count = len(operands)
     given = make.tuple(*operands, *otherwise)
-    run = branch(lambda inner, xs: _elements(inner.add(Call(to_apply=computation), *xs[:count]), inner), "run")
+    run = branch(lambda inner, xs: inner.elements(inner.add(Call(to_apply=computation), *xs[:count])), "run")
     skip = branch(lambda inner, xs: xs[count:], "skip")
-    return _elements(make.add(Conditional(branch_computations=(run, skip)), test, given, given), make)
+    return make.elements(make.add(Conditional(branch_computations=(run, skip)), test, given, given))
 
 
 def _without_flag(value: Instruction, flagged: bool, is_tuple: bool, make: Padder) -> Instruction:
     """The results without the validity flag."""
     if not flagged:
         return value
-    parts = _elements(value, make)[:-1]
+    parts = make.elements(value)[:-1]
     return make.tuple(*parts) if is_tuple else parts[0]
 
 
@@ -153,7 +147,7 @@ def _as_declared(value: Instruction, shape: Shape, make: Padder) -> Instruction:
     """Results in the element types that the program declares."""
     if not shape.is_tuple:
         return make.convert(value, shape.element_type)
-    pairs = zip(_elements(value, make), shape.tuple_shapes, strict=True)
+    pairs = zip(make.elements(value), shape.tuple_shapes, strict=True)
     return make.tuple(*(make.convert(part, s.element_type) for part, s in pairs))
 
 
@@ -240,7 +234,7 @@ def sort(old: Instruction, operands: Sequence[Padded], make: Padder) -> Padded:
         stable = Sort(dimension=op.dimension, is_stable=True, to_apply=op.to_apply)
         return bundle(make.at_bounds(values, stable), sizes)
     order = Sort(dimension=op.dimension, is_stable=op.is_stable, to_apply=_valid_first(op.to_apply, make))
-    parts = _elements(make.add(order, *values, make.apply("not", valid)), make)[:-1]
+    parts = make.elements(make.add(order, *values, make.apply("not", valid)))[:-1]
     return bundle(make.tuple(*parts) if old.shape.is_tuple else parts[0], sizes)
 
 
@@ -295,7 +289,7 @@ def top_k(old: Instruction, operands: Sequence[Padded], make: Padder) -> Padded:
     last = last_in_total_order(x.shape.element_type, greatest=not op.largest)
     if last is not None:
         value = make.at_bounds([make.filled(x, make.constant(last), [last_dimension])])
-        parts = _elements(value, make)
+        parts = make.elements(value)
     else:
         parts = _first_in_order(x, op, make)
     results: list[Instruction] = []
@@ -320,6 +314,6 @@ def _first_in_order(x: Padded, op: TopK, make: Padder) -> list[Instruction]:
     missing_ones = make.apply("not", valid) if valid is not None else x.value
     sort_op = Sort(dimension=axis, is_stable=True, to_apply=comparator)
     positions = make.positions(x.shape.dimensions, axis)
-    parts = _elements(make.add(sort_op, x.value, positions, missing_ones), make)[:2]
+    parts = make.elements(make.add(sort_op, x.value, positions, missing_ones))[:2]
     wanted = (*x.shape.dimensions[:-1], op.k)
     return [beginning(part, wanted, make) for part in parts]

@@ -233,7 +233,7 @@ class Padder(HloBuilder):
         name = f"{self.old.name}_check"
         passed = good.computation(name, good.builder.parameter(0, size.shape))
         parameter = bad.builder.parameter(0, given.shape)
-        operands = [bad.element(parameter, i) for i in range(len(facts))]
+        operands = bad.elements(parameter)
         op = CustomCall(custom_call_target=target, custom_call_has_side_effect=True)
         about = "; ".join((self.old.opcode, *(str(operand.shape) for operand in self.old.operands)))
         annotations = dataclasses.replace(self.old.annotations, backend_config=about)

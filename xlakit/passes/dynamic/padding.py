@@ -185,7 +185,7 @@ class _Computation:
         whole = Padded(value, sizes)
         if not value.shape.is_tuple:
             return make.zeroed(whole)
-        parts = [make.element(value, i) for i in range(len(value.shape.tuple_shapes))]
+        parts = make.elements(value)
         return make.tuple(*(self._zeroed(p, whole.element_sizes(i), make) for i, p in enumerate(parts)))
 
     # -- parameters ------------------------------------------------------------------------------

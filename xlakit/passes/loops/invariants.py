@@ -114,7 +114,7 @@ def _append_loop(
     """
     old = loop.instruction
     initial = cloner.clones[old.operands[0]]
-    start = [cloner.at(old).element(initial, n) for n in range(loop.count)]
+    start = cloner.at(old).elements(initial)
     start.extend(_before(loop, moved, start, cloner))
     everything = cloner.at(old).tuple(*start)
     state = State(

@@ -89,7 +89,7 @@ def top_k_negated(x: Instruction, make: Rewriter) -> Instruction | None:
     if negated.shape.element_type.name.endswith(("FNUZ", "FNU")):
         return None
     other = make.add(replace(op, largest=not op.largest), negated.operands[0])
-    values, indices = (make.element(other, n) for n in range(2))
+    values, indices = make.elements(other)
     return make.tuple(make.apply("negate", values), indices)
 
 

@@ -206,8 +206,7 @@ class Pieces:
     def unbundle(self, made: Instruction, shape: Shape, tilings: Iterator[Tiling], scope: Scope) -> Value:
         """The value of an instruction whose leaves have these tilings; ``shape`` is that of the whole value."""
         if shape.is_tuple:
-            elements = [self.make.element(made, n) for n in range(len(shape.tuple_shapes))]
-            pairs = zip(elements, shape.tuple_shapes, strict=True)
+            pairs = zip(self.make.elements(made), shape.tuple_shapes, strict=True)
             return tuple(self.unbundle(element, s, tilings, scope) for element, s in pairs)
         return Piece(made, next(tilings), scope, shape)
 

@@ -183,8 +183,7 @@ def _reduced(make: Emitter, old: Instruction, op: Reduce, operands: Sequence[Ins
     count = len(operands) // 2
     dims = [size for d, size in enumerate(operands[0].shape.dimensions) if d not in op.dimensions]
     shapes = [operand.shape.with_dimensions(dims) for operand in operands[:count]]
-    made = make.like(old, op, operands, shapes[0] if count == 1 else make_tuple_shape(shapes))
-    return [made] if count == 1 else [make.element(made, n) for n in range(count)]
+    return make.elements(make.like(old, op, operands, shapes[0] if count == 1 else make_tuple_shape(shapes)))
 
 
 def _gathered(halo: Halo, found: Instruction) -> Instruction:
