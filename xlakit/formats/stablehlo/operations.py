@@ -1,16 +1,16 @@
 """The table of rules that convert the operations of StableHLO, in the form of VHLO, to HLO.
 
-A rule emits the instructions of an operation and gives its results. Properties are passed in the alphabetical order of
-their names.
+A rule emits the instructions of an operation and gives its results.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, Final
 
 from xlakit.data.shape import Shape
 from xlakit.formats.stablehlo.adaptor import Adaptor, Rule
+from xlakit.formats.stablehlo.attributes import named, one, precisions_of
 from xlakit.formats.stablehlo.bytecode import ForeignProgram
 from xlakit.formats.stablehlo.collectives import COLLECTIVES
 from xlakit.formats.stablehlo.custom_calls import custom_call
@@ -21,14 +21,7 @@ from xlakit.ir.attributes import (
     Window,
     WindowDimension,
 )
-from xlakit.ir.enums import (
-    ComparisonDirection,
-    ComparisonType,
-    FftType,
-    Precision,
-    RandomAlgorithm,
-    Transpose as TransposeKind,
-)
+from xlakit.ir.enums import ComparisonDirection, ComparisonType
 from xlakit.ir.instruction import Computation, Instruction
 from xlakit.ir.operation import Op
 from xlakit.ops.control import Call
@@ -67,32 +60,6 @@ def _elementwise(opcode: str) -> Rule:
         if any(accuracy.mode for accuracy in x.properties()):
             raise ForeignProgram("a function with an accuracy")
         return [x.emit(op)]
-
-    return rule
-
-
-def _one(make: Callable[..., Op], *, same: bool = False) -> Rule:
-    """The rule of an operation that is a single HLO operation, which ``make`` makes from its properties.
-
-    same: an operation with a single operand of the result's shape is replaced by that operand.
-    """
-
-    def rule(x: Adaptor) -> Sequence[Instruction]:
-        if same and len(x.operands) == 1 and x.operands[0].shape == x.shapes[0]:
-            return x.operands
-        op = make(*x.properties())
-        return x.results(op.canonical([operand.shape for operand in x.operands]))
-
-    return rule
-
-
-def _applying(make: Callable[..., Op]) -> Rule:
-    """The rule of an operation with regions; ``make`` is called with their computations and its properties."""
-
-    def rule(x: Adaptor) -> Sequence[Instruction]:
-        computations = map(x.module.region_computation, x.operation.regions)
-        op = make(*computations, *x.properties())
-        return x.results(op)
 
     return rule
 
@@ -174,14 +141,9 @@ def _pad(high: Any, low: Any, interior: Any) -> Op:
     return Pad(padding=tuple(PaddingDimension(*each) for each in sizes))
 
 
-def _unless_same(opcode: str) -> Rule:
+def _unless_same(rule: Rule) -> Rule:
     """The rule of an operation that is the identity if the operand has the result's shape."""
-    emit = _elementwise(opcode)
-
-    def rule(x: Adaptor) -> Sequence[Instruction]:
-        return x.operands if x.operands[0].shape == x.shapes[0] else emit(x)
-
-    return rule
+    return lambda x: x.operands if x.operands[0].shape == x.shapes[0] else rule(x)
 
 
 def _convert(x: Adaptor) -> Sequence[Instruction]:
@@ -189,7 +151,7 @@ def _convert(x: Adaptor) -> Sequence[Instruction]:
     if operand.shape.element_type.is_complex and not shape.element_type.is_complex:
         part = operand.shape.with_element_type(operand.shape.element_type.real_part)
         x.operands = [x.emit(OPERATIONS["real"](), shape=part)]
-    return _unless_same("convert")(x)
+    return _unless_same(_elementwise("convert"))(x)
 
 
 # -- elements ----------------------------------------------------------------------------------------
@@ -200,36 +162,6 @@ def _compare(kind: int, direction: int) -> Op:
 
 
 # -- products ----------------------------------------------------------------------------------------
-
-
-def _precisions(numbers: tuple[int, ...]) -> tuple[Precision, ...]:
-    precisions = tuple(map(Precision, numbers))
-    return precisions if any(numbers) else ()
-
-
-def _dot(
-    accumulation: Any,
-    imprecise: Any,
-    lhs_batch: Any,
-    lhs_components: Any,
-    lhs_contracting: Any,
-    lhs_type: Any,
-    operations: Any,
-    precisions: tuple[int, ...],
-    rhs_batch: Any,
-    rhs_components: Any,
-    rhs_contracting: Any,
-    rhs_type: Any,
-) -> Op:
-    if any(part is not None for part in (accumulation, imprecise, lhs_type, rhs_type, operations)):
-        raise ForeignProgram("a product with an algorithm")
-    return Dot(
-        lhs_batch_dims=lhs_batch.integers(),
-        lhs_contracting_dims=lhs_contracting.integers(),
-        rhs_batch_dims=rhs_batch.integers(),
-        rhs_contracting_dims=rhs_contracting.integers(),
-        operand_precision=_precisions(precisions),
-    )
 
 
 def _convolution(x: Adaptor) -> Sequence[Instruction]:
@@ -252,7 +184,7 @@ def _convolution(x: Adaptor) -> Sequence[Instruction]:
         dim_labels=numbers,
         feature_group_count=groups,
         batch_group_count=batch_groups,
-        operand_precision=_precisions(precisions),
+        operand_precision=precisions_of(precisions),
     )
     return [x.emit(op)]
 
@@ -302,52 +234,6 @@ def _select_and_scatter(select: Computation, scatter: Computation, padding: Any,
     return SelectAndScatter(window=_window(sizes.integers(), strides, padding), select=select, scatter=scatter)
 
 
-def _scatter(
-    body: Computation,
-    index_vector: int,
-    is_sorted: bool,
-    input_batching: Any,
-    inserted: Any,
-    to_operand: Any,
-    indices_batching: Any,
-    unique: bool,
-    update_window: Any,
-) -> Op:
-    return Scatter(
-        update_window_dims=update_window.integers(),
-        inserted_window_dims=inserted.integers(),
-        scatter_dims_to_operand_dims=to_operand.integers(),
-        input_batching_dims=input_batching.integers(),
-        scatter_indices_batching_dims=indices_batching.integers(),
-        index_vector_dim=index_vector,
-        indices_are_sorted=is_sorted,
-        unique_indices=unique,
-        to_apply=body,
-    )
-
-
-def _gather(
-    collapsed: Any,
-    index_vector: int,
-    is_sorted: bool,
-    offset: Any,
-    batching: Any,
-    sizes: Any,
-    starts: Any,
-    indices: Any,
-) -> Op:
-    return Gather(
-        offset_dims=offset.integers(),
-        collapsed_slice_dims=collapsed.integers(),
-        start_index_map=starts.integers(),
-        operand_batching_dims=batching.integers(),
-        start_indices_batching_dims=indices.integers(),
-        index_vector_dim=index_vector,
-        slice_sizes=sizes.integers(),
-        indices_are_sorted=is_sorted,
-    )
-
-
 def _call(x: Adaptor) -> Sequence[Instruction]:
     return x.results(Call(to_apply=x.module.function(x.properties()[0])))
 
@@ -385,46 +271,54 @@ _ELEMENTWISE: Final = {
         "sqrt", "tan", "tanh",
     ),
 }  # fmt: skip
+# Operations that are a single one of HLO, whose computations and properties, in VHLO's order, are these attributes.
+_NAMED: Final[dict[str, tuple[type[Op], tuple[str | None, ...]]]] = {
+    "cholesky_v1": (Cholesky, ("lower",)),
+    # None are the parts of an algorithm.
+    "dot_general_v2": (Dot, (
+        None, None, "lhs_batch_dims", None, "lhs_contracting_dims", None, None, "operand_precision", "rhs_batch_dims",
+        None, "rhs_contracting_dims", None,
+    )),
+    "dynamic_slice_v1": (DynamicSlice, ("dynamic_slice_sizes",)),
+    "fft_v1": (Fft, ("fft_length", "fft_type")),
+    "gather_v2": (Gather, (
+        "collapsed_slice_dims", "index_vector_dim", "indices_are_sorted", "offset_dims", "operand_batching_dims",
+        "slice_sizes", "start_index_map", "start_indices_batching_dims",
+    )),
+    "reduce_precision_v1": (ReducePrecision, ("exponent_bits", "mantissa_bits")),
+    "reduce_v1": (Reduce, ("to_apply", "dimensions")),
+    "reverse_v1": (Reverse, ("dimensions",)),
+    "rng_bit_generator_v1": (RngBitGenerator, ("algorithm",)),
+    "scatter_v2": (Scatter, (
+        "to_apply", "index_vector_dim", "indices_are_sorted", "input_batching_dims", "inserted_window_dims",
+        "scatter_dims_to_operand_dims", "scatter_indices_batching_dims", "unique_indices", "update_window_dims",
+    )),
+    "sort_v1": (Sort, ("to_apply", "dimension", "is_stable")),
+    "triangular_solve_v1": (TriangularSolve, ("left_side", "lower", "transpose_a", "unit_diagonal")),
+}  # fmt: skip
 _RULES: Final[dict[str, Rule]] = (
     {
         f"vhlo.{name}_v{version}": _elementwise(name.replace("_", "-"))
         for version, names in _ELEMENTWISE.items()
         for name in names
     }
+    | {f"vhlo.{name}": named(cls, *attributes) for name, (cls, attributes) in _NAMED.items()}
     | COLLECTIVES
     | {
         "vhlo.convert_v1": _convert,
-        "vhlo.reshape_v1": _unless_same("reshape"),
-        "vhlo.bitcast_convert_v1": _unless_same("bitcast-convert"),
+        "vhlo.reshape_v1": _unless_same(_elementwise("reshape")),
+        "vhlo.bitcast_convert_v1": _unless_same(_elementwise("bitcast-convert")),
         "vhlo.select_v1": _select,
         "vhlo.broadcast_in_dim_v1": _broadcast,
         "vhlo.iota_v1": _iota,
-        "vhlo.slice_v1": _one(_slice, same=True),
-        "vhlo.pad_v1": _one(_pad),
+        "vhlo.slice_v1": _unless_same(one(_slice)),
+        "vhlo.pad_v1": one(_pad),
         "vhlo.transpose_v1": _transpose,
-        "vhlo.reverse_v1": _one(lambda dimensions: Reverse(dimensions=dimensions.integers())),
         "vhlo.concatenate_v1": _concatenate,
-        "vhlo.dynamic_slice_v1": _one(lambda sizes: DynamicSlice(dynamic_slice_sizes=sizes.integers())),
-        "vhlo.compare_v1": _one(_compare),
-        "vhlo.reduce_precision_v1": _one(lambda e, m: ReducePrecision(exponent_bits=e, mantissa_bits=m)),
-        "vhlo.dot_general_v2": _one(_dot),
+        "vhlo.compare_v1": one(_compare),
         "vhlo.convolution_v1": _convolution,
-        "vhlo.fft_v1": _one(lambda length, kind: Fft(fft_type=FftType(kind), fft_length=length.integers())),
-        "vhlo.cholesky_v1": _one(lambda lower: Cholesky(lower=lower)),
-        "vhlo.triangular_solve_v1": _one(
-            lambda left, lower, transpose, unit: TriangularSolve(
-                left_side=left, lower=lower, unit_diagonal=unit, transpose_a=TransposeKind(transpose)
-            )
-        ),
-        "vhlo.rng_bit_generator_v1": _one(lambda algorithm: RngBitGenerator(algorithm=RandomAlgorithm(algorithm))),
-        "vhlo.gather_v2": _one(_gather),
-        "vhlo.reduce_v1": _applying(lambda body, dimensions: Reduce(dimensions=dimensions.integers(), to_apply=body)),
-        "vhlo.reduce_window_v1": _applying(_reduce_window),
-        "vhlo.select_and_scatter_v1": _applying(_select_and_scatter),
-        "vhlo.scatter_v2": _applying(_scatter),
-        "vhlo.sort_v1": _applying(
-            lambda body, dimension, stable: Sort(dimension=dimension, is_stable=stable, to_apply=body)
-        ),
+        "vhlo.reduce_window_v1": one(_reduce_window),
+        "vhlo.select_and_scatter_v1": one(_select_and_scatter),
         "vhlo.call_v1": _call,
         "vhlo.composite_v1": _composite,
         "vhlo.composite_v2": _composite,
