@@ -58,11 +58,15 @@ def pytest_unconfigure(config):
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection(session):
-    """Collect all tests without the garbage collector: modules and tests stay, and it takes a third of the time."""
+    """Collect all tests without the garbage collector: modules and tests stay, and it takes a third of the time.
+
+    Nor does it go through them later, which would take half a second each time that a test collects.
+    """
     gc.disable()
     try:
         return (yield)
     finally:
+        gc.freeze()
         gc.enable()
 
 

@@ -56,11 +56,19 @@ def test_compiling_leaves_the_collector_as_it_was(monkeypatch):
     assert gc.get_threshold() == (700, 10, 10)
 
 
+@pytest.fixture
+def unfrozen():
+    """Nothing is frozen, as where a program begins; what the tests' run has frozen is frozen again afterwards."""
+    gc.unfreeze()
+    yield
+    gc.freeze()
+
+
 def _is_old(value):
     return any(found is value for found in gc.get_objects(generation=2))
 
 
-@pytest.mark.usefixtures("thresholds")
+@pytest.mark.usefixtures("thresholds", "unfrozen")
 @pytest.mark.parametrize("modules", [0, 30])
 def test_what_is_imported_counts_as_old(monkeypatch, modules):
     gc.disable()
@@ -76,7 +84,7 @@ def test_what_is_imported_counts_as_old(monkeypatch, modules):
         gc.enable()
 
 
-@pytest.mark.usefixtures("thresholds")
+@pytest.mark.usefixtures("thresholds", "unfrozen")
 def test_what_is_frozen_stays_frozen(monkeypatch):
     gc.freeze()
     try:
