@@ -51,27 +51,6 @@ def test_all_gather_only_meets_its_own_channel():
         same(second, floats([10, 20]))
 
 
-@pytest.mark.parametrize("groups", [[[0, 1]], [[0, 1], [1, 2]], [[0, 1], [2, 4]], [[0, 1], [2, 3], [4, 5]]])
-def test_groups_have_each_replica_once(groups):
-    data = [[floats([i])] for i in range(4)]
-    for program in (
-        lambda x: xla.all_gather(x, 0, 2, replica_groups=groups),
-        lambda x: xla.all_reduce(x, xla.add, replica_groups=groups),
-        lambda x: xla.reduce_scatter(xla.broadcast(x, (2,)), xla.add, 0, 2, replica_groups=groups),
-    ):
-        with pytest.raises(xla.XlakitError):
-            replicated(program, data)
-
-
-def test_the_shard_count_is_the_size_of_each_group():
-    with pytest.raises(xla.XlakitError):
-        replicated(
-            lambda x: xla.all_gather(x, 0, 3, replica_groups=[[0, 1], [2, 3]]), [[floats([i])] for i in range(4)]
-        )
-    with pytest.raises(xla.XlakitError):
-        replicated(lambda x: xla.all_gather(x, 0, 3), [[floats([i])] for i in range(4)])
-
-
 def test_all_gather_has_rules():
     refused(lambda x: xla.all_gather(x, 2, 3), f32(4, 5))
     refused(lambda x: xla.all_gather(x, -1, 3), f32(4, 5))
@@ -90,13 +69,6 @@ def test_all_reduce_works_within_groups():
     data = [[ints([1 << i])] for i in range(4)]
     results = replicated(lambda x: xla.all_reduce(x, xla.add, replica_groups=[[0, 2], [1, 3]]), data)
     same(tuple(results), (ints([5]), ints([10]), ints([5]), ints([10])))
-
-
-def test_all_reduce_of_a_tuple_reduces_each_element():
-    data = [[floats([1, 2]), floats(10)], [floats([3, 4]), floats(5)]]
-    results = replicated(lambda x, y: xla.all_reduce(xla.tuple_(x, y), xla.max), data)
-    for result in results:
-        same(result, (floats([3, 4]), floats(10)))
 
 
 def test_all_reduce_takes_a_computation_of_two_scalars():
@@ -119,12 +91,6 @@ def test_replicas_that_reduce_unequally_often_wait_for_ever():
 
     with pytest.raises(xla.DeadlockError):
         replicated(program, [[ints(1)], [ints(2)]])
-
-
-def test_cross_replica_sum_is_all_reduce_with_addition():
-    data = [[floats([1.0, 2.5])], [floats([3.0, 5.25])]]
-    for result in replicated(xla.cross_replica_sum, data):
-        same(result, floats([4.0, 7.75]))
 
 
 # -- AllToAll -------------------------------------------------------------------------------------

@@ -30,16 +30,6 @@ def test_set_dimension_size_of_the_example():
     same(evaluate(program, TEN, ints(5), ints(6)), expected)
 
 
-def test_set_dimension_size_keeps_the_bound():
-    shape = infer(lambda v, n: xla.set_dimension_size(v, n, 0), f32(10), s32())
-    assert shape.dimensions == (10,)
-    assert shape.dynamic_dimensions == (True,)
-
-
-def test_get_dimension_size_of_a_dynamic_dimension_is_the_current_one():
-    same(evaluate(lambda v, n: xla.get_dimension_size(xla.set_dimension_size(v, n, 0), 0), TEN, ints(7)), ints(7))
-
-
 def test_dimension_size_operations_take_arrays_and_their_dimensions():
     refused(lambda x: xla.get_dimension_size(x, 2), f32(2, 3))
     refused(lambda x: xla.get_dimension_size(x, -1), f32(2, 3))

@@ -3,7 +3,7 @@
 import ml_dtypes
 import numpy as np
 import pytest
-from helpers import close, evaluate, f32, floats, infer, ints, refused, replicated, s32, same, u32
+from helpers import close, evaluate, f32, floats, infer, ints, refused, replicated, s32, same
 
 import xlakit as xla
 
@@ -120,13 +120,6 @@ def test_reduce_window_of_the_example():
     same(evaluate(program, array), array.reshape(2, 2, 2, 3).max(axis=(1, 3)))
 
 
-def test_windows_overlap_where_the_stride_is_less_than_the_window():
-    array = np.arange(24, dtype=np.float32).reshape(4, 6)
-    result = evaluate(lambda x: xla.reduce_window(x, 0.0, xla.add, (2, 3), (1, 1), "VALID"), array)
-    expected = floats([[array[i : i + 2, j : j + 3].sum() for j in range(4)] for i in range(3)])
-    same(result, expected)
-
-
 @pytest.mark.parametrize(("padding", "expected"), [("VALID", [100, 1]), ("SAME", [1000, 10, 1])])
 def test_reduce_window_with_padding(padding, expected):
     biggest = float(np.finfo(np.float32).max)
@@ -160,18 +153,6 @@ def test_reduce_window_has_rules():
         refused(program, f32(3, 4))
     refused(lambda x, i: xla.reduce_window(x, i, xla.add, (2, 2), (1, 1), "VALID"), f32(3, 4), s32())
     refused(lambda x, y: xla.reduce_window([x, y], [0.0, 0.0], argmax, (2, 2), (1, 1), "VALID"), f32(3, 4), f32(3, 5))
-
-
-# -- ReplicaId ------------------------------------------------------------------------------------
-
-
-def test_replica_id_differs_on_each_replica():
-    results = replicated(lambda x: (xla.replica_id(x.builder), x), [[floats(0)] for _ in range(4)])
-    same(tuple(r[0] for r in results), tuple(np.uint32(i) for i in range(4)))
-
-
-def test_replica_id_is_an_unsigned_scalar():
-    assert infer(xla.replica_id).compatible(u32().without_layout())
 
 
 # -- Reshape --------------------------------------------------------------------------------------

@@ -23,14 +23,6 @@ def test_select_by_a_scalar():
     same(evaluate(xla.select, np.bool_(False), V1, V2), ints([100, 200, 300, 400]))
 
 
-@pytest.mark.parametrize(("value", "expected"), [(True, (V1, floats(1))), (False, (V2, floats(2)))])
-def test_select_between_tuples(value, expected):
-    def program(p, a, b, c, d):
-        return xla.select(p, xla.tuple_(a, b), xla.tuple_(c, d))
-
-    same(evaluate(program, np.bool_(value), V1, floats(1), V2, floats(2)), expected)
-
-
 # -- SelectAndScatter -----------------------------------------------------------------------------
 
 
@@ -52,19 +44,6 @@ def test_an_element_of_two_windows_is_selected_twice():
     operand = floats([[7, 2, 5, 3, 8], [3, 8, 9, 3, 4], [1, 5, 7, 5, 6], [0, 6, 2, 10, 2]])
     expected = [[0, 0, 0, 0, 0], [0, 0, 8, 0, 0], [0, 0, 3, 0, 0], [0, 0, 0, 1, 0]]
     same(evaluate(max_pool_gradient((2, 3), (2, 2)), operand, floats([[2, 6], [3, 1]])), floats(expected))
-
-
-def test_select_and_scatter_pads():
-    operand = floats([5, 1, 2, 4])
-    # Windows of 2 at a stride of 1, padded at the end to keep the size: (5 1) (1 2) (2 4) (4 -).
-    same(evaluate(max_pool_gradient((2,), (1,), "SAME"), operand, floats([1, 2, 4, 8])), floats([1, 0, 2, 12]))
-
-
-def test_the_output_begins_with_the_initial_value():
-    same(
-        evaluate(max_pool_gradient((2,), (2,), init=100.0), floats([1, 2, 4, 3]), floats([5, 6])),
-        floats([100, 105, 106, 100]),
-    )
 
 
 def test_of_equal_elements_the_first_stays_selected():
@@ -142,21 +121,6 @@ def test_sort_a_vector_upwards_and_downwards():
     values = floats([3, 1, 4, 1, 5])
     same(evaluate(lambda x: xla.sort([x], xla.lt, 0), values), floats([1, 1, 3, 4, 5]))
     same(evaluate(lambda x: xla.sort([x], xla.gt, 0), values), floats([5, 4, 3, 1, 1]))
-
-
-def test_sort_works_along_one_dimension():
-    matrix = ints([[3, 1, 2], [1, 9, 0]])
-    same(evaluate(lambda x: xla.sort([x], xla.lt, 0), matrix), np.sort(matrix, axis=0))
-    same(evaluate(lambda x: xla.sort([x], xla.lt, 1), matrix), np.sort(matrix, axis=1))
-    same(evaluate(lambda x: xla.sort([x], xla.lt), matrix), np.sort(matrix, axis=-1))
-
-
-@pytest.mark.parametrize("size", [1, 2, 17, 100])
-def test_a_stable_sort_keeps_the_order_of_equals(size):
-    # The comparator sees tens only; the values' order within one ten must stay.
-    values = np.random.default_rng(1).integers(0, 60, size).astype(np.int32)
-    result = evaluate(lambda x: xla.sort([x], lambda a, b: (a / 10) < (b / 10), 0, True), values)
-    same(result, values[np.argsort(values // 10, kind="stable")])
 
 
 # -- Transpose ------------------------------------------------------------------------------------

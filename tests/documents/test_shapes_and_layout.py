@@ -1,7 +1,5 @@
 """The examples of the document "Shapes and layout"."""
 
-import itertools
-
 import numpy as np
 import pytest
 
@@ -38,18 +36,6 @@ def test_true_rank_counts_dimensions_greater_than_one():
 def test_dimensions_are_listed_in_ascending_order_of_their_number():
     shape = xla.make_shape(xla.F32, (2, 3, 5))
     assert [shape.dimension(0), shape.dimension(1), shape.dimension(2)] == [2, 3, 5]
-
-
-def test_negative_dimension_numbers_count_from_the_end():
-    shape = xla.make_shape(xla.F32, (2, 3, 5))
-    assert [shape.dimension(-1), shape.dimension(-2), shape.dimension(-3)] == [5, 3, 2]
-    assert shape.dimension_number(-1) == 2
-
-
-@pytest.mark.parametrize("number", [3, -4])
-def test_dimension_numbers_out_of_range_are_refused(number):
-    with pytest.raises(xla.ShapeError, match="out of range"):
-        xla.make_shape(xla.F32, (2, 3, 5)).dimension(number)
 
 
 @pytest.mark.parametrize(("rank", "letters"), [(2, "yx"), (3, "zyx"), (4, "pzyx")])
@@ -111,12 +97,6 @@ def test_padding_is_as_the_padded_array_in_the_same_order():
     np.testing.assert_array_equal(padded.to_linear(), whole.to_linear())
 
 
-def test_a_padded_buffer_reads_back():
-    padded = matrix(minor_to_major=(0, 1), padded_dimensions=(3, 5), padding_value=7)
-    assert xla.Literal.from_linear(padded.shape, padded.to_linear()) == padded
-    assert list(padded.to_linear()).count(7) == 9
-
-
 def test_padded_dimensions_has_one_width_for_each_dimension():
     with pytest.raises(xla.ShapeError, match="padded_dimensions has 1 entries for rank 2"):
         xla.Layout((0, 1), padded_dimensions=(3,))
@@ -128,18 +108,6 @@ def test_a_padded_width_is_at_least_the_size():
 
 
 # -- indexing into arrays -------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("order", list(itertools.permutations(range(3))))
-@pytest.mark.parametrize("padded", [(), (3, 4, 6)])
-def test_indices_convert_both_ways(order, padded):
-    shape = xla.make_shape(xla.S32, (2, 3, 4), layout=xla.Layout(order, padded_dimensions=padded))
-    values = np.arange(24, dtype=np.int32).reshape(2, 3, 4)
-    linear = xla.Literal(shape, values).to_linear()
-    for index in np.ndindex(2, 3, 4):
-        position = multidimensional_index_to_linear_index(shape, index)
-        assert linear[position] == values[index]
-        assert linear_index_to_multidimensional_index(shape, position) == index
 
 
 def test_the_index_of_a_scalar_is_empty():

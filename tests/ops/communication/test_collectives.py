@@ -165,14 +165,6 @@ def test_all_gather_of_two_arrays_along_an_inner_dimension():
         same(second, ints([[5, 6, 7, 8]]))
 
 
-def test_reduce_scatter_keeps_the_block_of_the_place_in_the_group():
-    values = ints([[1, 2], [10, 20]])
-    results = replicated(lambda x: xla.reduce_scatter(x, xla.add, 0, 2, [[1, 0]]), values)
-    same(results[1], ints([11]))
-    same(results[0], ints([22]))
-    refused("does not divide", lambda x: xla.reduce_scatter(x, xla.add, 0, 2), f32(3))
-
-
 def test_all_to_all_in_tuple_form_needs_one_operand_for_each_device():
     refused("groups have 2 devices", lambda x: xla.all_to_all_tuple([x], [[0, 1]]), f32(2))
     refused("one operand", lambda x: x.builder.append(AllToAll(split_dimension=0), [x, x]), f32(2))
