@@ -44,9 +44,8 @@ class Function:
         self._lines: list[str] = []
         self._entry: list[str] = []
         self._count, self._label = 0, "entry"
-        # Whether the current block has no terminator yet.
-        self._is_open = True
-        self._is_assembly = False
+        # Whether the current block has no terminator yet, and whether the function consists of assembly.
+        self._is_open, self._is_assembly = True, False
         self._access_group = ""
         # Fast-math flags for the floating point instructions that follow, such as promises.REASSOCIATES.
         self.fast_math = ""
@@ -411,8 +410,7 @@ class Function:
     @property
     def declaration(self) -> str:
         """The declaration of this function for another module."""
-        types = ", ".join(p.type.name for p in self.parameters)
-        return f"declare {self.result.name} @{self.name}({types})"
+        return f"declare {self.result.name} @{self.name}({', '.join(p.type.name for p in self.parameters)})"
 
     def text(self) -> str:
         """The definition as LLVM IR."""

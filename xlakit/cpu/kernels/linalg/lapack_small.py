@@ -6,8 +6,9 @@ value, and a column whose pivot is 0 is left as it is; ``info`` is the number of
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
+from xlakit.cpu.kernels.linalg.lapack_blocked import Arrays
 from xlakit.cpu.kernels.linalg.lapack_routines import Problem
 from xlakit.cpu.llvm import I32, Function, Value
 from xlakit.cpu.llvm.loop import NO_UNROLL
@@ -31,12 +32,10 @@ class SmallLu:
         self._rows, self._columns = problem.sizes()
         self._type = memory_type(problem.kind)
 
-    def factor(
-        self, operands: Sequence[Value], results: Sequence[Value], works: Mapping[str, Value], counts: Mapping[str, int]
-    ) -> None:
+    def factor(self, arrays: Arrays) -> None:
         """Write the code for one matrix: its factors, the rows that are exchanged with each, and ``info``."""
         fn = self._fn
-        matrix, pivots, info = results
+        matrix, pivots, info = arrays.results
         with fn.loop(0, min(self._rows, self._columns), carried=[fn.i32(0)], hints=NO_UNROLL) as steps:
             step, first_zero = steps.index, steps.carried[0]
             pivot = self._pivot(matrix, step)
