@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
+from functools import lru_cache
 
 from xlakit.dataclass import dataclass
 from xlakit.errors import FormatError
@@ -16,19 +18,30 @@ _HEADER = re.compile(
 _SEPARATOR = re.compile(r"^[ \t]*// -----[^\n]*$", re.MULTILINE)
 _COMMENTS = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
 _ENTRY = re.compile(r"(?<![\w.%$-])(?:HloModule|ENTRY)(?=\s)")
-_NOT_NEW_LINE = re.compile(r"[^\n]")
+_NAMED = re.compile(r"(?:\s|//[^\n]*\n|/\*.*?\*/)*HloModule\s+([\w.$%-]+)", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A module in a text: its name, and the text that is its own, behind as many spaces and lines as are before it."""
+    """A module in a text: its name, the whole text, and where in it the module is."""
 
     name: str
-    text: str
+    whole: str
+    start: int
+    end: int
+
+    @property
+    def text(self) -> str:
+        """The text that is the module's own, behind as many spaces and lines as are before it."""
+        before = "\n".join(" " * len(line) for line in self.whole[: self.start].split("\n"))
+        return before + self.whole[self.start : self.end]
 
 
-def parts_of(data: bytes, name: str = "<data>") -> list[Part]:
+@lru_cache(maxsize=1)
+def parts_of(data: bytes, name: str = "<data>") -> Sequence[Part]:
     """The modules in a file's content, in their order, if it is HLO text with at least two; nothing for any other.
+
+    Those of the last content are kept: a file with many modules is asked for each of them.
 
     Raises FormatError as :func:`xlakit.formats.detect.load` does for what is no text.
     """
@@ -40,7 +53,7 @@ def parts_of(data: bytes, name: str = "<data>") -> list[Part]:
     return [] if text is None else parts_of_text(text)
 
 
-def parts_of_text(text: str) -> list[Part]:
+def parts_of_text(text: str) -> Sequence[Part]:
     """The modules in HLO text, in their order, if there are at least two; nothing otherwise.
 
     Each begins with ``HloModule``, or stands between lines ``// -----`` and has an ENTRY.
@@ -81,6 +94,5 @@ def _separated(text: str) -> list[tuple[int, int]]:
 
 
 def _part(text: str, start: int, end: int) -> Part:
-    module_text = text[start:end]
-    match = re.match(r"(?:\s|//[^\n]*\n|/\*.*?\*/)*HloModule\s+([\w.$%-]+)", module_text, re.DOTALL)
-    return Part(match[1] if match else "", _NOT_NEW_LINE.sub(" ", text[:start]) + module_text)
+    match = _NAMED.match(text, start, end)
+    return Part(match[1] if match else "", text, start, end)
