@@ -318,6 +318,14 @@ def test_the_run_ends_where_the_part_does():
     _agrees(inner)
 
 
+def test_a_fusion_stands_for_its_computation(loop: xla.HloModule):
+    (fusion,) = [i for c in loop.computations for i in c.instructions if i.opcode == "fusion"]
+    (callee,) = fusion.op.called_computations
+    by_caller = xla.extract_computation(loop, fusion.name, _X)
+    assert by_caller.module == xla.extract_computation(loop, callee.name, _X).module
+    _agrees(by_caller)
+
+
 def test_a_custom_call_without_a_meaning_only_matters_where_it_runs():
     module, x = xla.HloModule.from_text(_UNKNOWN), np.float32([1, 2, 3, 4])
     _agrees(xla.extract_instruction(module, "q", x))

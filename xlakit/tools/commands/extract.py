@@ -26,7 +26,7 @@ def add(commands: Commands) -> None:
     add_batch(parser)
     which = parser.add_mutually_exclusive_group(required=True)
     which.add_argument("--instruction", metavar="NAME", help="an instruction, with its operands as parameters")
-    which.add_argument("--computation", metavar="NAME", help="a computation, such as a fusion's")
+    which.add_argument("--computation", metavar="NAME", help="a computation, or what a fusion or call has")
     which.add_argument("--loop", metavar="NAME", help="the body of a while instruction")
     parser.add_argument(
         "--depth", type=at_least(0), metavar="N", help="with --instruction: so many instructions before it, too"

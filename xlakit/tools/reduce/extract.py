@@ -23,7 +23,7 @@ from xlakit.ops.communication.asynchronous import AsyncUpdate
 from xlakit.ops.communication.collective import Collective
 from xlakit.ops.communication.collective_moves import Permuting
 from xlakit.ops.communication.collectives import PartitionId, ReplicaId
-from xlakit.ops.control import While
+from xlakit.ops.control import Call, Fusion, While
 from xlakit.ops.data import AfterAll, Constant, Parameter
 from xlakit.tools.dumps import given_values, write_dump
 from xlakit.tools.numerics.trace import leaves_of
@@ -104,8 +104,9 @@ def extract_computation(
 ) -> Extraction:
     """A computation as a program, such as a fusion's or a loop's body, with the values of its parameters in a run.
 
-    name: of the computation, or of a loop (a ``while`` instruction), which stands for its body; ``%`` may stand before
-    it. iteration: which run of it, counted from 0 over the whole program. Otherwise as :func:`extract_instruction`.
+    name: of the computation, or of a call, fusion or loop (``while``), which stands for what it calls, a loop for its
+    body; ``%`` may stand before it. iteration: which run of it, counted from 0 over the whole program. Otherwise as
+    :func:`extract_instruction`.
     """
     return _extract_computation(
         module, name, _Run(_same_on_all_devices(module, arguments), iteration, device, seed, custom_calls)
@@ -222,6 +223,8 @@ def _computation(module: HloModule, name: str) -> Computation:
         for instruction in computation.instructions:
             if instruction.name == target and isinstance(instruction.op, While):
                 return instruction.op.body
+            if instruction.name == target and isinstance(instruction.op, (Call, Fusion)):
+                return instruction.op.called_computations[0]
     loops = [i.name for c in module.computations for i in c.instructions if isinstance(i.op, While)]
     names = [*(computation.name for computation in module.computations), *loops]
     shown = f"its loops: {', '.join(loops[:10])}{', ..' if len(loops) > 10 else ''}" if loops else _ALL_NAMES
