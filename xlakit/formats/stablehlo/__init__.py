@@ -22,6 +22,7 @@ BYTECODE_MAGIC = MAGIC
 _NO_NAME = b"\x1a\x01-"
 
 _ERROR = r"(?P<file>[^\s:]+):(?P<line>\d+):(?P<column>\d+): error: (?P<fault>.*)"
+_FATAL_CONVOLUTION = r"\[[^\]\n]*\]x\[[^\]\n]*\]->\[[^\]\n]*\]"
 _FATAL_CONSTANT = r"\bstablehlo\.constant\b[^:]*:\s*tensor<[\dx]*(f6E2M3FN|f6E3M2FN)\b"
 _FATAL_TYPES = frozenset({PrimitiveType.F6E2M3FN, PrimitiveType.F6E3M2FN, PrimitiveType.S1, PrimitiveType.U1})
 _COUNT = r"\bmhlo\.num_(replicas|partitions)\s*=\s*(\d+)"
@@ -63,6 +64,7 @@ def read_stablehlo(
             hint="write it with stablehlo.serialize_portable_artifact, or as text",
         ) from None
     _check_constants(text, name)
+    _check_convolutions(text, name)
     try:
         computation = mlir.mlir_module_to_xla_computation(
             program, use_tuple_args=use_tuple_args, return_tuple=return_tuple
@@ -215,6 +217,17 @@ def _check_constants(text: str, name: str) -> None:
             location=Location(name, line),
             hint="convert the constant from f32 in the program",
         )
+
+
+def _check_convolutions(text: str, name: str) -> None:
+    """Raise FormatError for convolutions with dimensions of no kind, on which jaxlib ends the process, too."""
+    for match in re.finditer(_FATAL_CONVOLUTION, text) if "?" in text else ():
+        if "?" in match[0]:
+            raise FormatError(
+                f"a convolution has a dimension that is none of batch, feature and window: {match[0]}",
+                location=Location(name, text.count("\n", 0, match.start()) + 1),
+                hint="HLO has no such dimensions: write b, f, i, o or a number for each '?'",
+            )
 
 
 def _with_name(data: bytes, name: str) -> bytes:
