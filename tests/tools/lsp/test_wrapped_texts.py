@@ -35,3 +35,26 @@ def test_a_rename_in_a_wrapped_text_gives_the_same_program(path):
         for edited, name in sorted(features.rename(document, span.start + 1, "other_name"), reverse=True):
             renamed = renamed[: edited.start] + name + renamed[edited.end :]
         assert parse_module(renamed) == module, text[span.start : span.end]
+
+
+def test_instructions_may_share_lines():
+    """Line breaks are spaces to the parser, wherever they are."""
+    text = """HloModule m
+ENTRY main {
+  a = f32[2] parameter(0) b = f32[2]
+  negate(a) c = (f32[2], f32[2])
+  tuple(b,
+  a), metadata={op_name="x) y = z"} ROOT d = f32[2] get-tuple-element(c),
+  index=1 }
+"""
+    module = parse_module(text)
+    document = Document(text)
+    (scope,) = document.index.scopes
+    assert [d.name for d in scope.definitions] == ["a", "b", "c", "d"]
+    for definition in scope.definitions:
+        edits = sorted(features.rename(document, definition.span.start, "other"), reverse=True)
+        assert len(edits) == {"a": 3, "b": 2, "c": 2, "d": 1}[definition.name]
+        renamed = text
+        for edited, name in edits:
+            renamed = renamed[: edited.start] + name + renamed[edited.end :]
+        assert parse_module(renamed) == module

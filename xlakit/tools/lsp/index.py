@@ -23,6 +23,8 @@ _NAME = r"%?[A-Za-z_][\w.\-]*"
 _HEAD = re.compile(rf"[ \t]*(?P<root>ROOT[ \t]+)?(?P<name>{_NAME})[ \t]*=(?!=)")
 # Behind the brace of its computation, on the same line; attributes have no spaces around their equals sign.
 _HEAD_INSIDE = re.compile(rf"(?<=[\s{{])(?P<root>ROOT[ \t]+)?(?P<name>{_NAME})[ \t]+=[ \t]")
+# Behind another instruction on its line; attributes, which have no spaces around the sign, follow commas.
+_HEAD_BEHIND = re.compile(rf"(?<=[)}}\]])[ \t]+(?P<root>ROOT[ \t]+)?(?P<name>{_NAME})[ \t]+=[ \t]")
 _COMPUTATION = re.compile(
     rf"[ \t]*(?P<entry>ENTRY[ \t]+)?(?P<name>{_NAME})[ \t]*(?:\{{|\(.*\)[ \t]*->.*\{{[ \t]*(?://.*)?$)"
 )
@@ -117,7 +119,7 @@ class Index:
                 commented = "*/" not in line
                 continue
             code = _NOT_CODE.sub(_blank, line) if '"' in line or "/" in line else line
-            self._line(line, start)
+            self._line(line, code, start)
             self._braces(code, start)
             if line and not line.isspace():
                 is_opening = self._is_open and self.scopes[-1].name and self.scopes[-1].start == start
@@ -127,13 +129,9 @@ class Index:
         self._close(len(self.text) if self._is_open else self._end)
         self._by_name = {scope.name: scope for scope in reversed(self.scopes)}
 
-    def _line(self, line: str, start: int) -> None:
+    def _line(self, line: str, code: str, start: int) -> None:
         head = _HEAD.match(line)
-        if head is not None:
-            if not self._is_attribute(line, head):
-                self._define(head, start)
-            return
-        opened = _COMPUTATION.match(line)
+        opened = _COMPUTATION.match(line) if head is None else None
         if opened is not None and not _MODULE.match(line):
             self._close(self._end)
             self._depth = 0
@@ -142,7 +140,13 @@ class Index:
             self.scopes.append(Scope(name, span, start, start + len(line), bool(opened["entry"])))
             self._is_open = True
             for inside in _HEAD_INSIDE.finditer(line, opened.end()):
-                self._define(inside, start)
+                self._define(inside, start, is_behind=True)
+            return
+        if head is not None and not self._is_attribute(line, head):
+            self._define(head, start)
+        if self._is_open:
+            for behind in _HEAD_BEHIND.finditer(code):
+                self._define(behind, start, is_behind=True)
 
     def _braces(self, code: str, start: int) -> None:
         """Close the computation where the line has its last brace; attributes and bodies have braces, too."""
@@ -157,7 +161,7 @@ class Index:
         spaced = line[head.end("name")] != "=" or line[head.end() : head.end() + 1].isspace()
         return self._last in _BEFORE_ATTRIBUTE and not spaced
 
-    def _define(self, head: re.Match[str], start: int) -> None:
+    def _define(self, head: re.Match[str], start: int, *, is_behind: bool = False) -> None:
         if not self._is_open:
             self.scopes.append(Scope("", Span(start, start), start, start))
             self._is_open = True
@@ -165,9 +169,8 @@ class Index:
         scope = self.scopes[-1]
         span = Span(start + head.start("name"), start + head.end("name"))
         if scope.definitions and scope.definitions[-1].end < 0:
-            previous = scope.definitions[-1]
             # Several instructions may stand on a line.
-            previous.end = start + head.start() if previous.span.start >= start else self._end
+            scope.definitions[-1].end = start + head.start() if is_behind else self._end
         scope.definitions.append(Definition(head["name"].removeprefix("%"), span, -1, bool(head["root"])))
 
     def _end_definition(self, end: int) -> None:
