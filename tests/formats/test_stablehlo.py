@@ -144,9 +144,9 @@ def test_what_hlo_lacks_is_told_at_the_persons_line():
 
 
 def test_a_convolution_with_dimensions_of_no_kind_is_refused():
-    """One that has no other fault ends the process in jaxlib."""
+    """To print one in an error, here of a function that is not called main, ends the process in jaxlib."""
     text = """module @m {
-  func.func @main(%x: tensor<1x6x6x1x3xf32>, %k: tensor<3x3x1x3x4xf32>) -> tensor<1x1x4x4x4xf32> {
+  func.func @f(%x: tensor<1x6x6x1x3xf32>, %k: tensor<3x3x1x3x4xf32>) -> tensor<1x1x4x4x4xf32> {
     %0 = "mhlo.convolution"(%x, %k) {
       batch_group_count = 1 : i64, feature_group_count = 1 : i64,
       dimension_numbers = #mhlo.conv<[b, 0, 1, ?, f]x[0, 1, ?, i, o]->[?, b, 0, 1, f]>
