@@ -144,7 +144,7 @@ def test_what_hlo_lacks_is_told_at_the_persons_line():
 
 
 def test_a_convolution_with_dimensions_of_no_kind_is_refused():
-    """To print one in an error, here of a function that is not called main, ends the process in jaxlib."""
+    """An error that prints one, here as no function is called main, ends the process in jaxlib."""
     text = """module @m {
   func.func @f(%x: tensor<1x6x6x1x3xf32>, %k: tensor<3x3x1x3x4xf32>) -> tensor<1x1x4x4x4xf32> {
     %0 = "mhlo.convolution"(%x, %k) {
