@@ -17,6 +17,7 @@ from xlakit.passes.spmd.split_dimensions.halo import Ranges, exchange
         (12, 4, (8, 4, 0), 4, 1, 8 / 3),  # backwards: the middle one stays
         (10, 4, (-6, -2, 2), 12, 2, 14 / 3),  # more than one neighbor, and a shorter last part
         (16, 4, (0, 2, 4, 6), 2, 2, 1.5),  # to fewer elements
+        (64, 4, tuple(range(-12, 52, 4)), 28, 6, 4 * 6 * (16 - 2) / 16),  # three neighbors of sixteen on each side
     ],
 )
 def test_segments_in_permutes(size, part, starts, length, permutes, sent):
@@ -31,6 +32,7 @@ def test_segments_in_permutes(size, part, starts, length, permutes, sent):
 def test_what_takes_many_permutes_is_not_exchanged():
     assert exchange(64, 4, Ranges((0,) * 16, 1, (1,) * 16)) is None  # all from the first part
     assert exchange(64, 4, Ranges((0,) * 16, 64, (64,) * 16)) is None  # everything for all
+    assert exchange(32, 4, Ranges(tuple(range(-12, 20, 4)), 28, (28,) * 8)) is None  # six of seven others
 
 
 @pytest.mark.parametrize(

@@ -36,6 +36,7 @@ from xlakit.passes.spmd.pieces.emit import Emitter
 from xlakit.passes.spmd.shardings.scopes import Scope
 from xlakit.passes.spmd.shardings.tilings import Split, Tiling, local_sizes, parts, teams_over, with_split
 
+# An exchange takes at most so many permutes, or as many as half of the other parts.
 _MOST_PERMUTES: Final = 4
 
 
@@ -103,15 +104,17 @@ class Exchange:
 def exchange(size: int, part: int, ranges: Ranges) -> Exchange | None:
     """Plan an exchange: assign segments to permutes, the longest first, so that no block has to grow.
 
-    None if that takes too many permutes: a gather has one rendezvous, an exchange has one for each permute.
+    None if that takes too many permutes: a gather has one rendezvous, an exchange has one for each permute. The more
+    parts there are, the more a gather sends, so that more permutes are worth it.
     """
     own = Block(part)
+    most = max(_MOST_PERMUTES, (len(ranges.starts) - 1) // 2)
     begin, end = ranges.among or (0, size)
     segments: list[tuple[int, int, int, int]] = []
     for target, start in enumerate(ranges.starts):
         low, high = max(start, begin), min(start + ranges.needed[target], end)
         sources = range(low // part, -(-high // part) if high > low else 0)
-        if len(sources) > _MOST_PERMUTES + 1:
+        if len(sources) > most + 1:
             return None
         for source in sources:
             first, last = max(low, source * part), min(high, (source + 1) * part)
@@ -124,7 +127,7 @@ def exchange(size: int, part: int, ranges: Ranges) -> Exchange | None:
         target = source - distance
         block = next((b for b in blocks if b.takes(source, target)), None)
         if block is None:
-            if len(blocks) == _MOST_PERMUTES:
+            if len(blocks) == most:
                 return None
             blocks.append(block := Block(length))
         first = min(first, part - block.length)
