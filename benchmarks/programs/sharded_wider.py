@@ -131,19 +131,6 @@ def _sorted_there_and_back(x: Any) -> Any:
     return ordered, jnp.take_along_axis(jnp.cumsum(ordered, 0), jnp.argsort(order, axis=0), 0)
 
 
-def _spectral_steps(u: Any) -> Any:
-    """Steps of the heat equation in a cube, by real transforms."""
-    n = u.shape[0]
-    k = jnp.fft.fftfreq(n) * n
-    square = k[:, None, None] ** 2 + k[None, :, None] ** 2 + (jnp.fft.rfftfreq(n) * n)[None, None] ** 2
-
-    def step(u: Any, _: Any) -> Any:
-        u = jnp.fft.irfftn(jnp.fft.rfftn(u) * jnp.exp(-0.01 * square), u.shape)
-        return u, u.mean()
-
-    return lax.scan(step, u, None, length=3)
-
-
 def _drawn(key: Any, x: Any) -> Any:
     """Numbers of many distributions in the shape of a split array, some of them by loops that reject."""
     keys = jax.random.split(jax.random.wrap_key_data(key), 5)
@@ -222,8 +209,9 @@ def _eliminated(matrix: Any, right: Any) -> Any:
     def step(k: Any, state: Any) -> Any:
         a, b = state
         column = jnp.where(jnp.arange(n) >= k, jnp.abs(a[:, k]), -1)
-        p = jnp.argmax(column)
-        a, b = (m.at[jnp.array([k, p])].set(m[jnp.array([p, k])]) for m in (a, b))
+        rows = jnp.stack([k, jnp.argmax(column).astype(k.dtype)])
+        a = a.at[rows].set(a[rows[::-1]])
+        b = b.at[rows].set(b[rows[::-1]])
         factors = jnp.where(jnp.arange(n) == k, 0, a[:, k] / a[k, k])
         return a - factors[:, None] * a[k], b - factors[:, None] * b[k]
 
@@ -375,7 +363,6 @@ WIDER: dict[str, Program] = {
     ),
     "means of boxes by running sums": Program(_boxes, (floats(64, 64),), (P("x", "y"),), GRID),
     "sorted there and back, both ways": Program(_sorted_there_and_back, (floats(64, 16),), (P("x", "y"),), GRID),
-    "heat in a cube by transforms": Program(_spectral_steps, (floats(16, 16, 16),), (P("x", "y"),), GRID),
     "distributions of split shapes": Program(_drawn, (_KEY, floats(64, 32)), (P(), P("x", "y")), GRID),
     "rows chosen and shuffled": Program(
         _chosen_rows, (_KEY, floats(64, 16), np.abs(floats(64))), (P(), P("x"), P("x"))
