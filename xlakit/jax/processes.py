@@ -35,11 +35,23 @@ _TRANSPORT: Final = "XLAKIT_TRANSPORT"
 _TRANSPORTS: Final = ("mpi", "zeromq")
 
 
-# The clusters joined so far: a client that JAX makes later, for as many devices, uses the same cluster.
-_joined: dict[tuple[str, int], Cluster] = {}
-# The networks of attempts to join that have failed, by their keys: the others may have read the endpoint, so the next
-# attempt, which JAX makes when it is asked for devices again, uses the same one.
-_opened: dict[str, Network] = {}
+class _Job:
+    """What this process has joined of one job of jax.distributed, which has a ``client`` of its own.
+
+    clusters: by platform and number of devices: a client that JAX makes later, for as many devices, uses the same one.
+    opened: the networks of attempts to join that have failed, by their keys: the others may have read the endpoint, so
+    the next attempt, which JAX makes when it is asked for devices again, uses the same one.
+    """
+
+    def __init__(self, client: Any) -> None:
+        self.client = client
+        self.clusters: dict[tuple[str, int], Cluster] = {}
+        self.opened: dict[str, Network] = {}
+
+
+# The job that this process was in last; empty before the first. A process may leave a job (jax.distributed.shutdown)
+# and be another one's, with another number.
+_jobs: list[_Job] = []
 
 
 def join(platform: str, count: int) -> Cluster:
@@ -47,18 +59,36 @@ def join(platform: str, count: int) -> Cluster:
 
     Raises RankError if one of them does not join in time, and UnsupportedError if pyzmq is missing.
     """
-    from jax._src import distributed
-
-    state: Any = distributed.global_state
-    if state.client is None or state.num_processes == 1:
+    state = _state()
+    if state is None:
         return Cluster(0, (count,))
-    cluster = _joined.get((platform, count))
+    if not _jobs or _jobs[0].client is not state.client:
+        _jobs[:] = [_Job(state.client)]
+    (job,) = _jobs
+    cluster = job.clusters.get((platform, count))
     if cluster is None:
-        cluster = _joined[platform, count] = _exchange(state, f"xlakit/{platform}/{len(_joined)}", count)
+        key = f"xlakit/{platform}/{len(job.clusters)}"
+        cluster = job.clusters[platform, count] = _exchange(state, job, key, count)
     return cluster
 
 
-def _exchange(state: Any, key: str, count: int) -> Cluster:
+def is_current(cluster: Cluster) -> bool:
+    """Whether a cluster is of the job that this process is in now, or of one process where it is in none."""
+    state = _state()
+    if state is None:
+        return cluster.network is None
+    return any(job.client is state.client and cluster in job.clusters.values() for job in _jobs)
+
+
+def _state() -> Any:
+    """The state of jax.distributed; None where this process is alone."""
+    from jax._src import distributed
+
+    state: Any = distributed.global_state
+    return None if state.client is None or state.num_processes == 1 else state
+
+
+def _exchange(state: Any, job: _Job, key: str, count: int) -> Cluster:
     from xlakit.distributed.connections import process_name
     from xlakit.distributed.network import Network
     from xlakit.distributed.processors import own_processors, share_processors
@@ -75,9 +105,9 @@ def _exchange(state: Any, key: str, count: int) -> Cluster:
     }
     all = _all_gather(state, f"{key}/devices", description)
     counts = tuple(other["devices"] for other in all)
-    network = _opened.get(key)
+    network = job.opened.get(key)
     if network is None:
-        network = _opened[key] = Network(_transport(state, mpi, all))
+        network = job.opened[key] = Network(_transport(state, mpi, all))
     addresses = _all_gather(state, f"{key}/address", {"endpoint": network.endpoint, "token": secrets.token_hex(16)})
     ends = list(accumulate(counts))
     names = [
@@ -90,7 +120,7 @@ def _exchange(state: Any, key: str, count: int) -> Cluster:
         atexit.register(network.leave)
     network.link = _link(state, key, network)
     share_processors([other["processors"] for other in all], processors)
-    del _opened[key]
+    del job.opened[key]
     return Cluster(state.process_id, counts, network)
 
 

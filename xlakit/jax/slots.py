@@ -28,6 +28,7 @@ from xlakit.jax.float_environment import FloatEnvironment
 from xlakit.jax.identity import device_count
 from xlakit.jax.named_values import NamedIntegers
 from xlakit.jax.native.records import EXECUTABLE
+from xlakit.jax.processes import is_current
 from xlakit.jax.queue import open_queue
 from xlakit.jax.records import keep_for_ever
 from xlakit.jax.wire import DESCRIBED
@@ -143,8 +144,9 @@ def _create_client(state: State, struct: ArgumentStruct) -> None:
     cache.size_limit()
     current()
     devices = state.devices
-    if devices is None or len(devices.local) != device_count(state.platform):
-        # JAX may drop its clients (``clear_backends``) and create others, for which settings may have changed.
+    if devices is None or len(devices.local) != device_count(state.platform) or not is_current(devices.cluster):
+        # JAX may drop its clients (``clear_backends``) and create others, for which settings may have changed, or the
+        # processes of jax.distributed.
         devices = state.devices = Devices(state.platform)
         # Objects of the previous client still point at the records of its devices.
         keep_for_ever(devices)

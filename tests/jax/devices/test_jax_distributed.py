@@ -77,8 +77,8 @@ assert float(whole(jax.jit(lambda x: (x * 0 + 1).sum()), own)) == 8 * 2048
 ones = np.ones((4 // count, 3), np.float32)
 assert np.asarray(jax.pmap(lambda x: jax.lax.psum(x, "i"), "i")(ones).addressable_data(0)).tolist() == [[4, 4, 4]]
 if count > 1:
-    from xlakit.jax.processes import _joined
-    (cluster,) = _joined.values()
+    from xlakit.jax.processes import _jobs
+    (cluster,) = _jobs[0].clusters.values()
     link = cluster.network.link
     links = multihost_utils.process_allgather(np.float32([link.alpha, link.beta]))
     assert (links == links[0]).all() and (links > 0).all()
@@ -133,6 +133,29 @@ assert rank or len(errors) > 1
 mesh = Mesh(np.array(devices), ("x",))
 ones = jax.make_array_from_callback((4,), NamedSharding(mesh, P("x")), lambda index: np.ones(4, np.float32)[index])
 print(float(jax.jit(jnp.sum)(ones)), flush=True)
+"""
+
+# The processes leave the job, are another one's with other numbers, and then each is alone.
+_ANOTHER_JOB = """
+import socket, jax.extend
+whole(jax.jit(lambda x: x.sum())).block_until_ready()
+client = jax._src.distributed.global_state.client
+if rank == 0:
+    with socket.socket() as probe:
+        probe.bind(("localhost", 0))
+        client.key_value_set("next", str(probe.getsockname()[1]))
+port = client.blocking_key_value_get("next", 60_000)
+jax.distributed.shutdown()
+jax.extend.backend.clear_backends()
+jax.distributed.initialize(f"localhost:{port}", num_processes=2, process_id=1 - rank)
+assert jax.process_index() == 1 - rank
+assert [d.id for d in jax.local_devices()] == [[2, 3], [0, 1]][rank]
+mesh = Mesh(np.array(jax.devices()), ("x",))
+ones = jax.make_array_from_callback((4,), NamedSharding(mesh, P("x")), lambda index: np.ones(4, np.float32)[index])
+print(float(jax.jit(jnp.sum)(ones)), flush=True)
+jax.distributed.shutdown()
+jax.extend.backend.clear_backends()
+assert [d.id for d in jax.devices()] == [0, 1]
 """
 
 
@@ -208,7 +231,14 @@ jax.config.update("jax_cross_host_transfer_socket_address", f"127.0.0.1:{own}")"
 
 
 def test_a_process_that_has_not_found_the_others_finds_them_when_it_asks_again():
-    started = _start(_AGAIN, 2, begin=_BEGIN.partition("rank, count")[0])
+    _check_sums(_start(_AGAIN, 2, begin=_BEGIN.partition("rank, count")[0]))
+
+
+def test_processes_change_to_another_job():
+    _check_sums(_start(_ANOTHER_JOB, 2))
+
+
+def _check_sums(started):
     try:
         for process in started:
             output, errors = process.communicate(timeout=120)
