@@ -165,6 +165,17 @@ class Draft:
         self._computations.append("\n".join([f"{name} {{", *body, "}"]))
         return name
 
+    def inside(self) -> Draft:
+        """A computation in the making, by the same choices, that may call what is called here; see ``lines``."""
+        inner = Draft(self.rng)
+        inner._computations, inner._known_reducers = self._computations, self._known_reducers
+        return inner
+
+    @property
+    def lines(self) -> list[str]:
+        """The instructions so far, the last of which is the root, for :meth:`computation`."""
+        return [line.strip() for line in self._lines]
+
     def reducer(self, opcode: str, kind: str) -> str:
         """The computation that applies a binary operation to two scalars."""
         known = self._known_reducers.get((opcode, kind))

@@ -141,8 +141,8 @@ def rebits(draft: Draft, value: Named) -> Named:
     return Named(draft.emit(f"{kind}[{join(value.dims)}]", f"bitcast-convert({value.name})"), kind, value.dims)
 
 
-def chain(draft: Draft, value: Named, given: Sequence[Named], kinds: Sequence[str]) -> Named:
-    """A few operations on elements, in turn in other types."""
+def chain(draft: Draft, value: Named, given: Sequence[Named], kinds: Sequence[str], last: str = "") -> Named:
+    """A few operations on elements, in turn in other types; the result is of the type ``last``, if there is one."""
     for _ in range(draft.integer(0, 4)):
         way = draft.integer(0, 9)
         if way < 2:
@@ -157,4 +157,4 @@ def chain(draft: Draft, value: Named, given: Sequence[Named], kinds: Sequence[st
             value = rebits(draft, value)
     if draft.chance(0.15):
         value = Named(draft.emit(f"pred[{join(value.dims)}]", masked(draft, value)), "pred", value.dims)
-    return value
+    return converted(draft, value, last) if last else value

@@ -13,6 +13,7 @@ import numpy as np
 
 from fuzz.programs.draft import Draft, Named, Program, join
 from fuzz.programs.forms.elements import LARGEST, chain, converted, masked
+from fuzz.programs.forms.loops import looped
 from fuzz.programs.forms.moves import MOVES, ONLY_MOVES
 from fuzz.programs.operations.reductions import identity
 from fuzz.programs.values import (
@@ -244,7 +245,10 @@ def forms_module(seed: int, number: int) -> Program:
         value = chain(draft, draft.pick([*given, *(r for r in results if r.dims == dims)]), given, KINDS)
         for _ in range(draft.pick([1, 1, 1, 2])):
             if math.prod(value.dims) and value.dims:
-                value = draft.pick(FOLDS if draft.chance(0.5) else MOVES)(draft, value)
+                if draft.chance(0.12):
+                    value = looped(draft, value, KINDS)
+                else:
+                    value = draft.pick(FOLDS if draft.chance(0.5) else MOVES)(draft, value)
             if draft.chance(0.7) and value.dims:
                 value = chain(draft, value, [v for v in (*given, *results) if v.dims == value.dims], KINDS)
         results.append(value)
