@@ -364,4 +364,22 @@ BUGS: tuple[Bug, ...] = (
             Edit("xlakit/cpu/llvm/types.py", "if type.lanes > 1 and type.element.bits % 8:", "if type.lanes < 1:"),
         ),
     ),
+    Bug(
+        "signs-of-zeros",
+        "e641fbc5",
+        "negations of eight-bit floats that have no negative zero give one where they are read in the same loop",
+        (
+            Edit(
+                "xlakit/cpu/scalars/real.py",
+                "kind.bit_width == 8 and not _has_zeros_of_both_signs(kind)",
+                "kind.bit_width == 0",
+            ),
+        ),
+    ),
+    Bug(
+        "window-at-an-end",
+        "8545409b",
+        "a window that a condition leaves out is written at the first place: as if the rule had taken 0 for outside",
+        (Edit("xlakit/passes/simplify/indexing.py", "outside = make.full(-1, ", "outside = make.full(0, "),),
+    ),
 )
