@@ -7,7 +7,7 @@ from evaluating import build, f32
 import xlakit as xla
 from xlakit import options
 from xlakit.cpu.codegen import generate
-from xlakit.cpu.llvm import Effort
+from xlakit.cpu.llvm import Effort, engine
 from xlakit.cpu.program import Target
 from xlakit.execution.groups import Grid
 from xlakit.passes.pipeline import run_pipeline
@@ -66,6 +66,41 @@ def test_a_kernel_in_a_loop_is_inlined(size):
     assert "alwaysinline" in code.functions["hlo.y"].attributes
 
 
+def test_scalars_that_a_loop_carries_are_in_registers():
+    program = xla.HloModule.from_text("""HloModule steps
+    body {
+      s = (s64[], s64[]) parameter(0)
+      n = s64[] get-tuple-element(s), index=0
+      steps = s64[] get-tuple-element(s), index=1
+      one = s64[] constant(1)
+      three = s64[] constant(3)
+      odd = s64[] and(n, one)
+      is_odd = pred[] compare(odd, one), direction=EQ
+      half = s64[] shift-right-arithmetic(n, one)
+      triple = s64[] multiply(n, three)
+      more = s64[] add(triple, one)
+      next = s64[] select(is_odd, more, half)
+      count = s64[] add(steps, one)
+      ROOT t = (s64[], s64[]) tuple(next, count)
+    }
+    condition {
+      s = (s64[], s64[]) parameter(0)
+      n = s64[] get-tuple-element(s), index=0
+      one = s64[] constant(1)
+      ROOT goes_on = pred[] compare(n, one), direction=NE
+    }
+    ENTRY e {
+      n = s64[] parameter(0)
+      zero = s64[] constant(0)
+      s = (s64[], s64[]) tuple(n, zero)
+      w = (s64[], s64[]) while(s), condition=condition, body=body
+      ROOT steps = s64[] get-tuple-element(w), index=1
+    }""")
+    made = xla.compile(program, backend="cpu")
+    assert " alloca " not in made.llvm_ir()
+    assert made(np.int64(27)) == 111
+
+
 @pytest.mark.parametrize("size", [4, 7, 12, 15, 30])
 def test_arrays_that_fill_no_register_are_computed_in_narrower_vectors(size):
     with options.compiling(knobs=dict.fromkeys(FEW, 0.0), vector_bytes=64):
@@ -105,3 +140,28 @@ def test_the_results_are_the_same_bits(few):
         found = xla.compile(module, cache=False)(*arrays)
     for a, b in zip(found, expected, strict=True):
         np.testing.assert_array_equal(np.asarray(a).view(np.uint32), np.asarray(b).view(np.uint32))
+
+
+STORED_FROM_ITS_END = """define void @f(ptr noalias %p, ptr noalias %q) {
+  %table = alloca ptr
+  %a = alloca [20 x i8], align 16
+  store ptr %a, ptr %table
+  %b = load ptr, ptr %table
+  %p16 = getelementptr i8, ptr %p, i64 16
+  %b16 = getelementptr i8, ptr %b, i64 16
+  %tail = load <4 x i8>, ptr %p16, align 1
+  store <4 x i8> %tail, ptr %b16, align 1
+  %head = load <16 x i8>, ptr %p, align 1
+  store <16 x i8> %head, ptr %b, align 1
+  %all = load <20 x i8>, ptr %b, align 1
+  store <20 x i8> %all, ptr %q, align 1
+  ret void
+}"""
+
+
+@pytest.mark.parametrize("tidies", [False, True])
+def test_arrays_that_are_stored_from_their_ends(tidies):
+    """LLVM's scalar replacement joins their vectors before some are computed; its code generator would abort."""
+    with engine.optimized_module(STORED_FROM_ITS_END, tidies=tidies) as module:
+        assert module.is_valid
+        assert engine.emit_object(module)

@@ -59,6 +59,7 @@ _FUNCTIONS: Final[dict[str, tuple[Any, ...]]] = {
     "SetTarget": (None, _OBJECT, _TEXT),
     "SetDataLayout": (None, _OBJECT, _TEXT),
     "PrintModuleToString": (None, _OBJECT, _GIVEN),
+    "VerifyModule": (_BOOL, _OBJECT, _GIVEN),
     # Passes.
     "CreatePipelineTuningOptions": (_OBJECT,),
     "PTOSetLoopVectorization": (None, _OBJECT, _BOOL),

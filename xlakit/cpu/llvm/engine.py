@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable, Generator, Iterable
 from contextlib import AbstractContextManager, contextmanager, suppress
 from contextvars import copy_context
+from functools import partial
 from queue import Empty, SimpleQueue
 
 from xlakit import options, target
@@ -41,17 +42,26 @@ class _Machine:
         # It serves for many modules: what running passes makes of it is not freed before the process ends.
         self._builder = llvm.CreatePassBuilder(self.target, tuning)
 
-    def run_passes(self, module: int, *, tidies: bool) -> None:
-        """Improve a module with the passes of the level, or with a few that are quick."""
-        llvm = functions()
+    def run_level(self, module: int) -> None:
+        """Improve a module with the passes of the level."""
         # These serve once: the inliner of LLVM's own pipelines gives its passes away as it runs.
-        passes = _tidy_passes() if tidies else llvm.buildPerModuleDefaultPipeline(self._builder, self._level)
+        self.run_passes(functions().buildPerModuleDefaultPipeline(self._builder, self._level), module)
+
+    def tidy(self, module: int, *, scalars: bool) -> None:
+        """Improve a module with a few passes that are quick; with ``scalars``, variables of loops are in registers."""
+        self.run_passes(_tidy_passes(scalars=scalars), module)
+
+    def run_passes(self, passes: int, module: int) -> None:
+        """Run passes on a module; they are given up."""
+        llvm = functions()
         try:
             llvm.RunNewModulePassManager(passes, module, self._builder)
         finally:
             llvm.DisposeNewModulePassManger(passes)
 
 
+# Runs passes of a machine on a module.
+_Improve = Callable[[_Machine, int], None]
 # Machines change while they are used, so each serves one compilation at a time.
 _machines: dict[tuple[int, Processor], list[_Machine]] = {}
 
@@ -116,6 +126,11 @@ class LlvmModule:
     def __str__(self) -> str:
         return text_of(functions().PrintModuleToString, self.address)
 
+    @property
+    def is_valid(self) -> bool:
+        """Whether LLVM's verifier accepts it."""
+        return not text_of(functions().VerifyModule, self.address)
+
 
 @contextmanager
 def optimized_module(text: str, level: int = _LEVELS[Effort.ALL][0], *, tidies: bool = False) -> Generator[LlvmModule]:
@@ -123,22 +138,39 @@ def optimized_module(text: str, level: int = _LEVELS[Effort.ALL][0], *, tidies: 
 
     level: of passes that LLVM has put together. tidies: run a few that are quick in their place.
     """
+    quick: list[_Improve] = [partial(_Machine.tidy, scalars=scalars) for scalars in (True, False)]
+    for improve in quick if tidies else [_Machine.run_level]:
+        with _improved(text, level, improve) as module:
+            if module.is_valid:
+                yield module
+                return
+    # LLVM's scalar replacement joins the vectors of which an array is made where that with the last place is stored,
+    # though others may be computed after it. Without any passes that have it, the module is what it was.
+    with _improved(text, 0, _Machine.run_level) as module:
+        yield module
+
+
+@contextmanager
+def _improved(text: str, level: int, improve: _Improve) -> Generator[LlvmModule]:
     llvm = functions()
     with parsed(text) as module:
         with _machine(level) as machine:
             llvm.SetTarget(module, machine.triple)
             llvm.SetDataLayout(module, machine.data_layout)
-            machine.run_passes(module, tidies=tidies)
+            improve(machine, module)
         yield LlvmModule(module)
 
 
-def _tidy_passes() -> int:
+def _tidy_passes(*, scalars: bool) -> int:
     llvm = functions()
     passes = llvm.CreateNewModulePassManager()
     llvm.module_AddAlwaysInlinerPass(passes)
     llvm.module_AddSROAPass(passes)
     llvm.module_AddSimplifyCFGPass(passes)
     llvm.module_AddInstCombinePass(passes)
+    if scalars:
+        # Variables whose addresses were in tables of pointers, which are in registers now.
+        llvm.module_AddSROAPass(passes)
     return passes
 
 
