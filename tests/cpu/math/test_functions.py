@@ -4,7 +4,9 @@ import sys
 
 import numpy as np
 import pytest
+from evaluating import build, shape_of
 
+import xlakit as xla
 from fuzz.math import BINARY, Compiled, edges, exact_error, loop_over, measure, rough_errors
 from xlakit import target
 from xlakit.cpu.llvm import F32, F64, I32, VOID, Module
@@ -142,3 +144,18 @@ def test_exponentials_of_programs_that_flush_differ_in_subnormal_results_alone(c
         flushed = Compiled("exp", kind)(x)
     assert np.count_nonzero(np.abs(exact) < info.smallest_normal) > 0
     np.testing.assert_array_equal(flushed, np.where(exact < info.smallest_normal, 0, exact))
+
+
+@pytest.mark.parametrize("kind", [np.float32, np.float64])
+@pytest.mark.parametrize("function", [xla.sin, xla.cos, xla.tan])
+def test_a_number_alone_has_the_bits_that_it_has_in_a_vector(function, kind):
+    """Its function has branches; the windows of the reduction begin at powers of two from 2^45 on."""
+    tiny, huge = np.finfo(kind).smallest_subnormal, np.finfo(kind).max
+    sizes = [0, tiny, 0.5, 1.57, 3, 100.25, 2**20 + 1, *(2.0**n * 1.3 for n in (44, 45, 66, 87, 108, 127)), huge]
+    numbers = np.array([*sizes, *(-s for s in sizes), np.inf, -np.inf, np.nan], kind)
+    bits = f"u{numbers.itemsize}"
+    together = np.asarray(xla.compile(build(function, shape_of(numbers)), backend="cpu")(numbers))
+    alone = xla.compile(build(function, shape_of(numbers[0])), backend="cpu")
+    assert ".called" in alone.llvm_ir()
+    for number, expected in zip(numbers, together, strict=True):
+        assert np.asarray(alone(number)).view(bits) == expected.view(bits), number

@@ -26,6 +26,7 @@ from xlakit.cpu.math.arithmetic import (
     exact_sum,
     exact_sum_ordered,
     fma,
+    is_alone,
     where,
     widened,
 )
@@ -92,11 +93,18 @@ _SINGLE_STARTS = (45, 66, 87, 108)
 def reduce_single(x: Value) -> tuple[Value, Value]:
     """Reduce an F32 to (r, quarter): r is an F64 with at least 27 correct bits, quarter an I32."""
     size = widened(absolute(x))
-    first, second = (constant(size, part) for part in _window(0, 2))
-    for start in _SINGLE_STARTS:
-        beyond = size >= 2.0**start
-        window = _window(25 - start, 2)
-        first, second = where(beyond, window[0], first), where(beyond, window[1], second)
+    near = [constant(size, part) for part in _window(0, 2)]
+
+    def far() -> list[Value]:
+        first, second = near
+        for start in _SINGLE_STARTS:
+            beyond = size >= 2.0**start
+            window = _window(25 - start, 2)
+            first, second = where(beyond, window[0], first), where(beyond, window[1], second)
+        return [first, second]
+
+    is_far = size >= 2.0 ** _SINGLE_STARTS[0]
+    first, second = x.function.if_else(is_far, far, lambda: near, likely=False) if is_alone(x) else far()
     shifted = fma(size, first, DOUBLE.rounder)
     f = fma(size, first, DOUBLE.rounder - shifted)
     return fma(size, second, f) * _PI_HALF[0], _as_i32(bits_of(shifted))

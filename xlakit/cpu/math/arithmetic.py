@@ -1,12 +1,13 @@
 """Building blocks of elementary functions: formats, exact operations, polynomials.
 
-All code is free of branches, so that a loop around it can be vectorized.
+All code that may be inlined is free of branches, so that a loop around it can be vectorized.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
+from xlakit.cpu.llvm.promises import NO_INLINE
 from xlakit.cpu.llvm.types import F32, F64, I32, I64, Type
 from xlakit.cpu.llvm.values import Operand, Value
 from xlakit.dataclass import dataclass
@@ -54,6 +55,11 @@ _FORMATS = {F32: SINGLE, F64: DOUBLE}
 def format_of(x: Value) -> Format:
     """The format of a value of F32 or F64, or of a vector of them."""
     return _FORMATS[x.type.element]
+
+
+def is_alone(x: Value) -> bool:
+    """Whether code for ``x`` is in a function that is called for one number: its caller waits for the result."""
+    return x.type.lanes == 1 and NO_INLINE in x.function.attributes
 
 
 # -- instructions --------------------------------------------------------------------------------

@@ -14,6 +14,7 @@ from xlakit.cpu.math.arithmetic import (
     constant,
     fma,
     format_of,
+    is_alone,
     narrowed,
     negate_if,
     polynomial,
@@ -86,7 +87,11 @@ def _turned(x: Value, sine: Value, cosine: Value, quarter: Value, quarters: int)
     """The sine of ``x`` plus ``quarters`` quarter turns, 0 or 1, from the sine and cosine of the reduced angle."""
     quarter = quarter + quarters
     sign = (quarter << (format_of(x).int.bits - 2)) & format_of(x).sign_bit
-    result = negate_if(where((quarter & 1).ne(0), cosine, sine), sign)
+    result = where((quarter & 1).ne(0), cosine, sine)
+    if is_alone(x):
+        # A choice between two registers: the way through one for integers takes as long as two operations.
+        return where((sign if quarters else sign ^ sign_of(x)) < 0, -result, result)
+    result = negate_if(result, sign)
     return result if quarters else negate_if(result, sign_of(x))
 
 
