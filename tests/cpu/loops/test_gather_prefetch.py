@@ -6,6 +6,7 @@ import pytest
 import xlakit as xla
 import xlakit.cpu.loops.emit.gather_prefetch
 from xlakit import target
+from xlakit.cpu.loops.emit.gather_prefetch import strip_length
 from xlakit.options import compiling
 
 # Which arrays are large depends on the caches.
@@ -96,3 +97,8 @@ def test_a_few_elements_far_apart_at_each_place():
     table = np.arange(3 * 90001).reshape(3, 90001).astype(np.complex64)
     places = np.random.default_rng(0).integers(0, 90001, 1000).astype(np.int32)
     np.testing.assert_array_equal(always(text)(table, places), table[:, places].T)
+
+
+@pytest.mark.parametrize(("reads", "iterations"), [(1, 256), (3, 64), (100, 8)])
+def test_what_a_strip_prefetches_fills_half_of_the_first_level_cache(reads, iterations):
+    assert strip_length(reads) == iterations

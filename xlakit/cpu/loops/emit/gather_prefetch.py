@@ -24,8 +24,13 @@ if TYPE_CHECKING:
     from xlakit.cpu.loops.emit.levels import Level
     from xlakit.cpu.loops.ir.space import Group
 
-# The iterations of a strip: the elements that they prefetch stay in the first-level cache until they are read.
-_ITERATIONS = knob("gather_prefetch.iterations", 64, 8)
+# The iterations of a strip, each of which prefetches a line: half of the first-level cache, where they stay until they
+# are read. The longer a strip, the less its beginning and its end cost.
+_LINE_BYTES = 64
+_ITERATIONS = knob(
+    "gather_prefetch.iterations", lambda: _power_of_two(machine.current().l1 // (2 * _LINE_BYTES)), 8, tries=(64,)
+)
+_FEWEST_ITERATIONS = 8
 # Most of a smaller array is in the second-level cache, or soon will be.
 _FAR_BYTES = knob("gather_prefetch.far_bytes", lambda: 2 * machine.current().l2, 0, tries=(0, 1 << 62))
 # If iterations take less, so many are in the window that prefetches would only add work.
@@ -47,15 +52,26 @@ def strips(emitter: Emitter, level: Level, nodes: Sequence[Node]) -> Generator[L
         return
     fn = emitter.fn
     begin, end = (_number(emitter, n) for n in (level.begin, level.end))
-    with fn.loop(begin, end, _ITERATIONS.value) as strip, emitter.scope():
-        even = level.count > 0 and level.count % _ITERATIONS.value == 0
-        last = strip.index + _ITERATIONS.value if even else (strip.index + _ITERATIONS.value).smin(end)
+    iterations = strip_length(len(far))
+    with fn.loop(begin, end, iterations) as strip, emitter.scope():
+        even = level.count > 0 and level.count % iterations == 0
+        last = strip.index + iterations if even else (strip.index + iterations).smin(end)
         with fn.loop(strip.index, last) as loop, emitter.scope():
             emitter.bind_group(level.group, loop.index)
             for node in far:
                 offset = emitter.index(node.offset) * (2 if node.kind.is_complex else 1)
                 fn.prefetch(fn.at(emitter.arrays[node.array], memory_type(node.kind), offset))
-        yield level.strip(strip.index, last, _ITERATIONS.value, even=even)
+        yield level.strip(strip.index, last, iterations, even=even)
+
+
+def strip_length(reads: int) -> int:
+    """The iterations of a strip, each of which prefetches so many elements."""
+    return max(_FEWEST_ITERATIONS, _power_of_two(_ITERATIONS.value // reads))
+
+
+def _power_of_two(number: int) -> int:
+    """The greatest power of two that is not greater."""
+    return 1 << max(1, number).bit_length() - 1
 
 
 def _gathered_at_once(node: Load) -> int:
