@@ -102,3 +102,20 @@ def test_a_few_elements_far_apart_at_each_place():
 @pytest.mark.parametrize(("reads", "iterations"), [(1, 256), (3, 64), (100, 8)])
 def test_what_a_strip_prefetches_fills_half_of_the_first_level_cache(reads, iterations):
     assert strip_length(reads) == iterations
+
+
+def test_short_rows_that_are_unrolled():
+    """As the colors of pixels: one prefetch for each row."""
+    text = """HloModule pixels
+    ENTRY e {
+      table = f32[200000,3] parameter(0)
+      places = s32[5000] parameter(1)
+      g = f32[5000,3] gather(table, places), offset_dims={1}, collapsed_slice_dims={0},
+        start_index_map={0}, index_vector_dim=1, slice_sizes={1,3}
+      ROOT r = f32[5000,3] add(g, g)
+    }"""
+    compiled = always(text)
+    assert compiled.llvm_ir().count("call void @llvm.prefetch") == 1
+    table = np.arange(600000, dtype=np.float32).reshape(200000, 3)
+    places = np.random.default_rng(0).integers(-9, 200009, 5000).astype(np.int32)
+    np.testing.assert_array_equal(compiled(table, places), 2 * table[np.clip(places, 0, 199999)])

@@ -6,6 +6,7 @@ A prefetch never waits.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
@@ -40,14 +41,19 @@ _MOST_NANOSECONDS = knob("gather_prefetch.most_nanoseconds", 4.0, 100.0)
 
 
 @contextmanager
-def strips(emitter: Emitter, level: Level, nodes: Sequence[Node]) -> Generator[Level]:
-    """The innermost loop, or a strip of it before which the scattered elements that it reads are prefetched."""
-    if element_cost(nodes) < cost_model().cycles(_LEAST_CYCLES.value):
+def strips(emitter: Emitter, level: Level, nodes: Sequence[Node], inside: Sequence[Group] = ()) -> Generator[Level]:
+    """The innermost loop, or a strip of it before which the scattered elements that it reads are prefetched.
+
+    inside: the short loops that are unrolled in an iteration; of the elements that they read the first is prefetched,
+    beside which the others lie.
+    """
+    cost = element_cost(nodes) * math.prod(g.extent for g in inside)
+    if cost < cost_model().cycles(_LEAST_CYCLES.value):
         yield level
         return
-    # Nodes that depend on a short loop that is unrolled inside have no value yet.
-    far = [n for n in _gathered_loads(nodes, level.group) if emitter.is_open(n.variables - set(level.group.variables))]
-    if not far or element_cost(nodes) < cost_model().cycles(_LEAST_CYCLES.value) * min(map(_gathered_at_once, far)):
+    bound = {v for g in (level.group, *inside) for v in g.variables}
+    far = [n for n in _gathered_loads(nodes, level.group) if emitter.is_open(n.variables - bound)]
+    if not far or cost < cost_model().cycles(_LEAST_CYCLES.value) * min(map(_gathered_at_once, far)):
         yield level
         return
     fn = emitter.fn
@@ -58,6 +64,8 @@ def strips(emitter: Emitter, level: Level, nodes: Sequence[Node]) -> Generator[L
         last = strip.index + iterations if even else (strip.index + iterations).smin(end)
         with fn.loop(strip.index, last) as loop, emitter.scope():
             emitter.bind_group(level.group, loop.index)
+            for group in inside:
+                emitter.bind_group(group, fn.i64(0))
             for node in far:
                 offset = emitter.index(node.offset) * (2 if node.kind.is_complex else 1)
                 fn.prefetch(fn.at(emitter.arrays[node.array], memory_type(node.kind), offset))

@@ -156,11 +156,13 @@ def nest(
     body: Callable[[], None],
     outputs: Sequence[Output] = (),
     *,
+    inside: Sequence[Group] = (),
     independent: bool = True,
 ) -> None:
     """Write loops, outermost first; before each loop, the nodes that do not change in it are computed.
 
     outputs: the elements that the body stores, if each iteration of the innermost loop stores each of them once.
+    inside: the loops that the body has unrolled.
     independent: whether no iteration of the innermost loop reads what another one writes; False if the body keeps
     values in memory that all iterations use.
     """
@@ -172,9 +174,9 @@ def nest(
         with _opened(emitter, level):
             # The loops around this nest count too, such as the loop over the tasks of a kernel.
             emitter.hoist(nodes, emitter.bound_variables())
-            nest(emitter, inner, nodes, body, outputs, independent=independent)
+            nest(emitter, inner, nodes, body, outputs, inside=inside, independent=independent)
         return
-    with non_temporal(emitter, level, outputs) as level, strips(emitter, level, nodes) as level:
+    with non_temporal(emitter, level, outputs) as level, strips(emitter, level, nodes, inside) as level:
         if emitter.lanes > 1 and outputs:
             write_all_iterations(emitter, level, nodes, outputs)
             return

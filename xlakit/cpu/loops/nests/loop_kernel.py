@@ -69,7 +69,7 @@ def loop_kernel(
             if blocked:
                 _in_blocks(emitter, inner, groups[-2], nodes, write)
             else:
-                nest(emitter, inner, nodes, write, outputs=() if short else outputs)
+                nest(emitter, inner, nodes, write, outputs=() if short else outputs, inside=short)
     return Phase(fn.name, split.count, iteration * iterations)
 
 
