@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from xlakit.cpu.llvm import I32, I64, PTR, VOID, Module
+from xlakit.cpu.llvm import I64, PTR, VOID, Module
+from xlakit.cpu.runtime import waiting
 from xlakit.cpu.runtime.context import CONTEXT, RANDOM, Status
 from xlakit.cpu.runtime.float_mode import float_mode
 from xlakit.cpu.runtime.thread_state import THREAD, thread_state
@@ -48,19 +49,15 @@ def _emit_execute(module: Module) -> None:
 
 def _emit_random_state(module: Module) -> None:
     """``xlakit_random_state(ptr context, ptr state, i64 delta)``: copy the 128-bit state out, then add ``delta``."""
-    module.declare("sched_yield", I32, [])
     fn, context, target, delta = module.begin("xlakit_random_state", VOID, [PTR, PTR, I64], external=True)
     random = fn.load(PTR, CONTEXT.at(fn, context, "random"))
-    lock = RANDOM.at(fn, random, "held")
-
-    with fn.while_((), lambda _: fn.atomic_update("xchg", lock, fn.i64(1)).ne(0)):
-        fn.call("sched_yield", I32)
-    low, high = (RANDOM.load(fn, random, name) for name in ("low", "high"))
-    total = low + delta
-    RANDOM.store(fn, random, "low", total)
-    # The sign extension of delta to 128 bits.
-    RANDOM.store(fn, random, "high", high + delta.integer("ashr", 63) + total.compare("ult", low).cast("zext", I64))
-    fn.atomic_store(fn.i64(0), lock)
+    with waiting.spin_locked(fn, RANDOM.at(fn, random, "held")):
+        low, high = (RANDOM.load(fn, random, name) for name in ("low", "high"))
+        total = low + delta
+        RANDOM.store(fn, random, "low", total)
+        # The sign extension of delta to 128 bits.
+        high_sum = high + delta.integer("ashr", 63)
+        RANDOM.store(fn, random, "high", high_sum + total.compare("ult", low).cast("zext", I64))
     fn.store(low, target)
     fn.store(high, fn.at(target, I64, 1))
 

@@ -32,7 +32,9 @@ def emit_host(module: Module) -> None:
         status = fn.call("xlakit_host_trampoline", I64, key, step, buffers.cast("ptrtoint", I64))
     fn.ret(status)
 
-    _emit_execute_for_python(module)
+    module.declare("PyEval_SaveThread", PTR, [])
+    module.declare("PyEval_RestoreThread", VOID, [PTR])
+    emit_for_python(module, "xlakit_execute_for_python", "xlakit_execute", 3)
     _emit_signals(module)
     _emit_poll(module)
 
@@ -82,12 +84,10 @@ def _emit_signals(module: Module) -> None:
     fn.ret(FIBER.load(fn, fiber, "answer"))
 
 
-def _emit_execute_for_python(module: Module) -> None:
-    """``xlakit_execute_for_python(ptr origin, ptr arguments, ptr results) -> i64``: xlakit_execute without the GIL."""
-    module.declare("PyEval_SaveThread", PTR, [])
-    module.declare("PyEval_RestoreThread", VOID, [PTR])
-    fn, origin, arguments, results = module.begin("xlakit_execute_for_python", I64, [PTR, PTR, PTR], external=True)
+def emit_for_python(module: Module, name: str, function: str, parameters: int) -> None:
+    """``name``: a function for Python that calls ``function`` on pointers, which gives a status, without the GIL."""
+    fn = module.function(name, I64, [PTR] * parameters, external=True)
     state = fn.call("PyEval_SaveThread", PTR)
-    status = fn.call("xlakit_execute", I64, origin, arguments, results)
+    status = fn.call(function, I64, *fn.parameters)
     fn.call("PyEval_RestoreThread", VOID, state)
     fn.ret(status)

@@ -398,7 +398,6 @@ def _emit_stop(module: Module) -> None:
 
     Does nothing if another thread owns the pool and does not release it within a second.
     """
-    module.declare("sched_yield", I32, [])
     fn = module.function("xlakit_pool_stop", VOID, [], external=True)
     pool, zero, one = fn.address("pool"), fn.i64(0), fn.i64(1)
     owner, alive = _POOL.at(fn, pool, "owner"), _POOL.at(fn, pool, "alive")
@@ -409,7 +408,7 @@ def _emit_stop(module: Module) -> None:
 
     start = (try_to_own(),)
     with fn.while_(start, lambda iteration: ~iteration.carried[0] & (waiting.clock(fn) < deadline)) as iteration:
-        fn.call("sched_yield", I32)
+        waiting.yield_processor(fn)
         iteration.next(try_to_own())
     fn.return_if(~iteration.results[0])
     fn.atomic_store(one, _POOL.at(fn, pool, "stopping"), "seq_cst")
@@ -421,4 +420,4 @@ def _emit_stop(module: Module) -> None:
         return (fn.atomic_load(I64, alive) > 0) & (waiting.clock(fn) < deadline)
 
     with fn.while_((), lambda _: some_live()):
-        fn.call("sched_yield", I32)
+        waiting.yield_processor(fn)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 
 from xlakit.cpu.llvm import I1, I32, I64, PTR, VOID, Function, Value
 from xlakit.cpu.runtime.record import Record
@@ -41,6 +42,21 @@ def unlock(fn: Function, mutex: Value) -> None:
     fn.call("pthread_mutex_unlock", I32, mutex)
 
 
+def yield_processor(fn: Function) -> None:
+    """Let another thread use the processor."""
+    fn.module.declare("sched_yield", I32, [])
+    fn.call("sched_yield", I32)
+
+
+@contextmanager
+def spin_locked(fn: Function, word: Value) -> Generator[None]:
+    """Emit code that runs while it holds a lock: a word, 0 if the lock is free. For a few instructions only."""
+    with fn.while_((), lambda _: fn.atomic_update("xchg", word, fn.i64(1)).ne(0)):
+        yield_processor(fn)
+    yield
+    fn.atomic_store(fn.i64(0), word)
+
+
 def make_mutex(fn: Function, mutex: Value) -> None:
     """Initialize a mutex in memory of any content."""
     fn.fill(mutex, 0, 64)
@@ -73,8 +89,7 @@ def spin(fn: Function, pending: Callable[[], Value], nanoseconds: Value, crowded
         fn.pause()
         if crowded is not None:
             with fn.if_(crowded):
-                fn.module.declare("sched_yield", I32, [])
-                fn.call("sched_yield", I32)
+                yield_processor(fn)
         count = iteration.carried[0] + 1
         asks = (count & (_ITERATIONS_PER_CLOCK - 1)).eq(0)
         if crowded is not None:

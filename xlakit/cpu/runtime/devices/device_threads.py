@@ -17,6 +17,7 @@ from xlakit.cpu.runtime.context import Status
 from xlakit.cpu.runtime.devices.deadlocks import handles_signals
 from xlakit.cpu.runtime.devices.fibers import machine
 from xlakit.cpu.runtime.devices.rendezvous import RUN, parking_slot_at, table_at
+from xlakit.cpu.runtime.native_host import emit_for_python
 from xlakit.cpu.runtime.record import Record
 from xlakit.cpu.runtime.thread_state import THREAD, thread_state
 from xlakit.cpu.runtime.threads import start_thread
@@ -45,7 +46,8 @@ def emit_device_threads(module: Module) -> None:
     _emit_gather(module)
     _emit_await_all(module)
     _emit_run_devices(module)
-    _emit_member_for_python(module)
+    # (origin, arguments, results, run): one device, on a separate thread for each.
+    emit_for_python(module, "xlakit_execute_member", "execute_member", 4)
     _emit_reset(module)
     _emit_stop(module)
 
@@ -252,18 +254,6 @@ def _emit_fall_back(fn: Function, run: Value) -> None:
         fn.ret(fn.i64(Status.OUT_OF_MEMORY))
 
 
-def _emit_member_for_python(module: Module) -> None:
-    """``xlakit_execute_member(ptr origin, ptr arguments, ptr results, ptr run) -> status``: one device, from Python.
-
-    Must be called with the GIL, which it releases, on a separate thread for each device.
-    """
-    fn = module.function("xlakit_execute_member", I64, [PTR, PTR, PTR, PTR], external=True)
-    state = fn.call("PyEval_SaveThread", PTR)
-    status = fn.call("execute_member", I64, *fn.parameters)
-    fn.call("PyEval_RestoreThread", VOID, state)
-    fn.ret(status)
-
-
 def _emit_reset(module: Module) -> None:
     """``xlakit_device_threads_reset()``: drop all threads and fibers; at start, and in the child after a fork."""
     fn = module.function("xlakit_device_threads_reset", VOID, [], external=True)
@@ -292,4 +282,4 @@ def _emit_stop(module: Module) -> None:
         return (fn.atomic_load(I64, _field(fn, "alive")) > 0) & (waiting.clock(fn) < deadline)
 
     with fn.while_((), lambda _: some_live()):
-        fn.call("sched_yield", I32)
+        waiting.yield_processor(fn)

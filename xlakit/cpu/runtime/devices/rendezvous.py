@@ -37,7 +37,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from xlakit.cpu.llvm import I1, I32, I64, PTR, VOID, Function, Module, Value
+from xlakit.cpu.llvm import I1, I64, PTR, VOID, Function, Module, Value
 from xlakit.cpu.llvm.promises import ALWAYS_INLINE, COLD, NO_INLINE
 from xlakit.cpu.runtime import waiting
 from xlakit.cpu.runtime.context import CONTEXT, Status
@@ -137,7 +137,6 @@ def first_of(fn: Function, run: Value, worker: Value) -> Value:
 
 def emit_rendezvous(module: Module) -> None:
     """Write the functions into a module that has the functions of the pool, of contexts and of host calls."""
-    module.declare("sched_yield", I32, [])
     module.global_data("rendezvous_processors", 8)
     _emit_start(module)
     _emit_stop(module)
@@ -206,7 +205,7 @@ def _emit_close(module: Module) -> None:
             return fn.if_else(free, kill, lambda: (claim.ne(NEVER),))[0]
 
         with fn.while_((), lambda _, busy=busy: busy()):
-            fn.call("sched_yield", I32)
+            waiting.yield_processor(fn)
         iteration.next(iteration.carried[0] + slot_bytes_of(SLOT.load(fn, slot, "count")))
 
 

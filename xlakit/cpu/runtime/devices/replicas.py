@@ -18,12 +18,13 @@ from __future__ import annotations
 
 from typing import Final
 
-from xlakit.cpu.llvm import I1, I32, I64, PTR, VOID, Function, Module, Value
+from xlakit.cpu.llvm import I1, I64, PTR, VOID, Function, Module, Value
 from xlakit.cpu.llvm.promises import COLD, NO_INLINE
 from xlakit.cpu.runtime import waiting
 from xlakit.cpu.runtime.context import Status
 from xlakit.cpu.runtime.devices.fibers import machine
 from xlakit.cpu.runtime.devices.rendezvous import FINISH, RUN, SLOT, slot_bytes_of, table_at
+from xlakit.cpu.runtime.native_host import emit_for_python
 from xlakit.cpu.runtime.record import Record
 from xlakit.cpu.runtime.thread_state import THREAD, thread_state
 
@@ -58,20 +59,18 @@ def emit_replicas(module: Module) -> None:
 def _emit_lists(module: Module) -> None:
     """``take_run(ptr replicas) -> ptr``: a free run or null; ``give_run(ptr replicas, ptr run)``: make it free."""
     fn, replicas = module.begin("take_run", PTR, [PTR])
-    _hold(fn, replicas)
-    free = REPLICAS.at(fn, replicas, "free")
-    run = fn.load(PTR, free)
-    with fn.if_(run.ne(fn.null())):
-        fn.store(fn.load(PTR, RUN.at(fn, run, "next")), free)
-    _let_go(fn, replicas)
+    with waiting.spin_locked(fn, REPLICAS.at(fn, replicas, "held")):
+        free = REPLICAS.at(fn, replicas, "free")
+        run = fn.load(PTR, free)
+        with fn.if_(run.ne(fn.null())):
+            fn.store(fn.load(PTR, RUN.at(fn, run, "next")), free)
     fn.ret(run)
 
     fn, replicas, run = module.begin("give_run", VOID, [PTR, PTR])
-    _hold(fn, replicas)
-    free = REPLICAS.at(fn, replicas, "free")
-    fn.store(fn.load(PTR, free), RUN.at(fn, run, "next"))
-    fn.store(run, free)
-    _let_go(fn, replicas)
+    with waiting.spin_locked(fn, REPLICAS.at(fn, replicas, "held")):
+        free = REPLICAS.at(fn, replicas, "free")
+        fn.store(fn.load(PTR, free), RUN.at(fn, run, "next"))
+        fn.store(run, free)
 
     fn, replicas = module.begin("xlakit_replicas_end", VOID, [PTR], external=True)
     with fn.while_(
@@ -79,16 +78,6 @@ def _emit_lists(module: Module) -> None:
     ) as iteration:
         fn.call("xlakit_release", VOID, iteration.carried[0])
         iteration.next(fn.call("take_run", PTR, replicas))
-
-
-def _hold(fn: Function, replicas: Value) -> None:
-    lock = REPLICAS.at(fn, replicas, "held")
-    with fn.while_((), lambda _: fn.atomic_update("xchg", lock, fn.i64(1)).ne(0)):
-        fn.call("sched_yield", I32)
-
-
-def _let_go(fn: Function, replicas: Value) -> None:
-    fn.atomic_store(fn.i64(0), REPLICAS.at(fn, replicas, "held"))
 
 
 def _emit_make(module: Module) -> None:
@@ -210,10 +199,4 @@ def _emit_execute(module: Module) -> None:
     fn.call("note_run", VOID, replicas, workers, waiting.clock(fn) - since)
     fn.call("give_run", VOID, replicas, run)
     fn.ret(fn.i64(Status.DONE))
-
-    # To be called with the GIL, which it releases.
-    fn = module.function("xlakit_execute_replicas_for_python", I64, [PTR, PTR, PTR], external=True)
-    state = fn.call("PyEval_SaveThread", PTR)
-    status = fn.call("xlakit_execute_replicas", I64, *fn.parameters)
-    fn.call("PyEval_RestoreThread", VOID, state)
-    fn.ret(status)
+    emit_for_python(module, "xlakit_execute_replicas_for_python", "xlakit_execute_replicas", 3)
