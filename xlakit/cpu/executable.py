@@ -242,15 +242,17 @@ class CpuExecutable(GeneratedProgram, Recompiled):
 
         Arrays are aligned and major to minor, as machine code requires, and no result is also an argument.
         """
-        self._reference.run_one(lambda device: self._run_code(device, arguments, results))
+        self._reference.run_one(
+            lambda device: self._run_code(device, lambda: self._replicas.run_member(device, arguments, results))
+        )
 
-    def _run_code(self, device: Device, arguments: Any, results: Any) -> None:
-        """Run the machine code on one device of a run with several, given tables of addresses."""
+    def _run_code(self, device: Device, run: Callable[[], int]) -> None:
+        """Run the machine code on one device by ``run``, which gives the status."""
         device.run.check()
         before = getattr(self._running, "run", None)
         with HostRun(device, self._pairs) as self._running.run:
             try:
-                status = self._replicas.run_member(device, arguments, results)
+                status = run()
             finally:
                 # A custom call may have called this program again, which replaced the run of this thread.
                 self._running.run = before
@@ -323,17 +325,13 @@ class CpuExecutable(GeneratedProgram, Recompiled):
         device.run.check()
         leaves, results = self._prepared(arrays)
         reuse_memory(results, leaves, in_place)
-        if self.num_devices > 1:
-            self._run_code(device, pointers(leaves), pointers(results))
-            return self._finished(results)
-        before = getattr(self._running, "run", None)
-        with HostRun(device, self._pairs) as self._running.run:
-            try:
-                status = execute(context, leaves, results)
-            finally:
-                # A custom call may have called this very program.
-                self._running.run = before
-            self._check_status(device, status)
+
+        def run() -> int:
+            if self.num_devices > 1:
+                return self._replicas.run_member(device, pointers(leaves), pointers(results))
+            return execute(context, leaves, results)
+
+        self._run_code(device, run)
         return self._finished(results)
 
     @cached_property
