@@ -26,7 +26,7 @@ class Members:
         """An array of a member, by its number in the table."""
         fn = self.fn
         table = fn.load(PTR, ARRIVAL.at(fn, arrival_at(fn, self._slot, member), "table"))
-        return fn.load(PTR, fn.at(table, PTR, number))
+        return fn.pointer(table, number)
 
     def fail(self) -> None:
         """Mark the slot as faulty: the values are invalid, and results must not be used."""

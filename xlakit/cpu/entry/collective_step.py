@@ -28,9 +28,7 @@ def emit_collective(fn: Function, step: CollectiveStep, addresses: Sequence[Valu
     device = CONTEXT.load(fn, context, "ordinal")
     site = fn.at(fn.address(rendezvous.site), I8, device * SITE.size)
     # Other devices read the table until the rendezvous is complete, so no other step may reuse it.
-    table = fn.alloca(PTR, max(1, len(addresses)))
-    for number, address in enumerate(addresses):
-        fn.store(address, fn.at(table, PTR, number))
+    table = fn.table(addresses)
     if step.part == "start":
         fn.store(fn.call("xlakit_collective_start", I64, context, site, table), addresses[-1])
         return

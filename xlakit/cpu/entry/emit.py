@@ -137,13 +137,13 @@ class EntryWriter:
         fn, buffer_slice = self._fn, self._plan.slice_of(value)
         arguments, results, _ = fn.parameters
         if buffer_slice.space is Space.ARGUMENT:
-            return fn.load(PTR, fn.at(arguments, PTR, buffer_slice.number))
+            return fn.pointer(arguments, buffer_slice.number)
         if buffer_slice.space is Space.RESULT:
-            return fn.load(PTR, fn.at(results, PTR, buffer_slice.number))
+            return fn.pointer(results, buffer_slice.number)
         if buffer_slice.space is Space.CONSTANT and self._constants is not None:
             if self._inlines and 0 < buffer_slice.size <= _FOLDED_BYTES.value:
                 return self._folded(buffer_slice)
-            return fn.load(PTR, fn.at(self._constants, PTR, buffer_slice.number))
+            return fn.pointer(self._constants, buffer_slice.number)
         if buffer_slice.space is Space.VARIABLE:
             variable = self._variables.get(buffer_slice)
             if variable is None:
@@ -160,14 +160,11 @@ class EntryWriter:
         """The address of a table of the addresses of values, as kernels take it; valid until the next table."""
         fn = self._fn
         addresses = [self._address(value) for value in values]
-        if self._inlines:
-            table = fn.alloca(PTR, max(1, len(values)))
-        else:
-            # Steps run one after the other, so one table can serve all of them; thousands of tables would overflow the
-            # stack.
-            table = self._shared_table = self._shared_table or fn.alloca(PTR, _MOST_ARRAYS.value)
-            if len(values) > _MOST_ARRAYS.value:
-                table = fn.alloca(PTR, len(values))
+        if self._inlines or len(values) > _MOST_ARRAYS.value:
+            return fn.table(addresses)
+        # Steps run one after the other, so one table can serve all of them; thousands of tables would overflow the
+        # stack.
+        table = self._shared_table = self._shared_table or fn.alloca(PTR, _MOST_ARRAYS.value)
         for number, address in enumerate(addresses):
             fn.store(address, fn.at(table, PTR, number))
         return table

@@ -64,7 +64,7 @@ def emit_c_call(module: Module, instruction: Instruction) -> Kernel:
     fn, table, *_ = kernel_function(module, "c_call")
     numbers = arrays_of([o.shape for o in instruction.operands])
     results = arrays_of([instruction.shape])
-    pointers = [fn.load(PTR, fn.at(table, PTR, n)) for n in range(len(numbers) + len(results))]
+    pointers = [fn.pointer(table, n) for n in range(len(numbers) + len(results))]
     updates = updates_of(op, results, numbers)
     for (_, shape), number in zip(_leaves([instruction.shape]), results.values(), strict=True):
         if number not in updates and shape.byte_size:
@@ -74,7 +74,7 @@ def emit_c_call(module: Module, instruction: Instruction) -> Kernel:
     inputs = iter([moved.get(number, pointers[number]) for number in range(len(numbers))])
     inputs_of_call = [_pointer(fn, operand.shape, inputs) for operand in instruction.operands]
     out = _pointer(fn, instruction.shape, iter(pointers[len(numbers) :]))
-    fn.call(symbol, VOID, out, _table(fn, inputs_of_call))
+    fn.call(symbol, VOID, out, fn.table(inputs_of_call))
     return Kernel((Phase(fn.name, 1, C_CALL),), updates)
 
 
@@ -112,12 +112,5 @@ def updates_of(
 def _pointer(fn: Function, shape: Shape, pointers: Iterator[Value]) -> Value:
     """The pointer that represents a value: an array's address, a table of pointers for a tuple, null for a token."""
     if shape.is_tuple:
-        return _table(fn, [_pointer(fn, s, pointers) for s in shape.tuple_shapes])
+        return fn.table([_pointer(fn, s, pointers) for s in shape.tuple_shapes])
     return next(pointers) if shape.is_array else fn.null()
-
-
-def _table(fn: Function, pointers: Sequence[Value]) -> Value:
-    table = fn.alloca(PTR, max(1, len(pointers)))
-    for number, pointer in enumerate(pointers):
-        fn.store(pointer, fn.at(table, PTR, number))
-    return table

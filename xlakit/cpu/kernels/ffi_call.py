@@ -36,7 +36,7 @@ def emit_ffi_call(module: Module, instruction: Instruction) -> Function:
     operands = [shape for operand in instruction.operands for shape in _leaves(operand.shape)]
     results = _leaves(instruction.shape)
     arrays = [shape for shape in (*operands, *results) if shape.is_array]
-    pointers = [fn.load(PTR, fn.at(table, PTR, number)) for number in range(len(arrays))]
+    pointers = [fn.pointer(table, number) for number in range(len(arrays))]
     count = sum(shape.is_array for shape in operands)
     for result, operand in in_place_of(instruction).items():
         # The handler expects the operand in the result's memory.
@@ -52,7 +52,7 @@ def emit_ffi_call(module: Module, instruction: Instruction) -> Function:
         buffers = [writer.buffer(shape, next(addresses) if shape.is_array else fn.null()) for shape in shapes]
         part = writer.inside(frame, structures.CallFrame, name)
         types = writer.numbers([structures.BUFFER] * len(buffers), I32)
-        writer.fill(part, structures.Buffers, size=len(buffers), types=types, buffers=writer.pointers(buffers))
+        writer.fill(part, structures.Buffers, size=len(buffers), types=types, buffers=fn.table(buffers))
     attributes = parse_attributes(instruction.annotations.backend_config)
     writer.attributes(writer.inside(frame, structures.CallFrame, "attrs"), attributes)
     fn.ret(fn.call(handler, PTR, frame))
@@ -96,14 +96,6 @@ class _Writer:
         data = b"".join(number.to_bytes(type.bytes, "little", signed=True) for number in numbers)
         return self.data(data)
 
-    def pointers(self, pointers: Sequence[Value]) -> Value:
-        """The address of an array of pointers, on the stack."""
-        fn = self._fn
-        memory = fn.alloca(PTR, max(1, len(pointers)))
-        for number, pointer in enumerate(pointers):
-            fn.store(pointer, fn.at(memory, PTR, number))
-        return memory
-
     def data(self, data: bytes) -> Value:
         """The address of constant bytes."""
         module = self._fn.module
@@ -128,8 +120,8 @@ class _Writer:
             structures.Attributes,
             size=len(attributes),
             types=self.numbers(kinds, I32),
-            names=self.pointers([self._span(name) for name in attributes]),
-            attrs=self.pointers([self._attribute(value) for value in attributes.values()]),
+            names=self._fn.table([self._span(name) for name in attributes]),
+            attrs=self._fn.table([self._attribute(value) for value in attributes.values()]),
         )
 
     def _attribute(self, value: Attribute) -> Value:

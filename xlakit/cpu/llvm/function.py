@@ -141,6 +141,17 @@ class Function:
             raise InternalError(f"iterations of an independent loop of {self.name} would share memory on the stack")
         return self.emit(PTR, f"alloca {type.name}, i64 {count}, align {align or max(8, type.bytes)}", first=True)
 
+    def pointer(self, table: Value, index: Operand) -> Value:
+        """The pointer at an index of a table of pointers."""
+        return self.load(PTR, self.at(table, PTR, index))
+
+    def table(self, pointers: Sequence[Value]) -> Value:
+        """A table of pointers on the stack."""
+        table = self.alloca(PTR, max(1, len(pointers)))
+        for number, pointer in enumerate(pointers):
+            self.store(pointer, self.at(table, PTR, number))
+        return table
+
     # -- memory that threads share -----------------------------------------------------------------
 
     def atomic_load(self, type: Type, pointer: Value, ordering: str = "acquire") -> Value:

@@ -160,7 +160,7 @@ def _emit_gather(module: Module) -> None:
     start = (fn.i64(0), fn.at(signature, I8, SIGNATURE.size), fn.constant(I1, 1))
     with fn.while_(start, lambda iteration: (iteration.carried[0] < count) & iteration.carried[2]) as iteration:
         number, record, _ = iteration.carried
-        argument = fn.load(PTR, fn.at(objects, PTR, number))
+        argument = fn.pointer(objects, number)
         accepted = fn.call("accepts", I1, argument, record)
         with fn.if_(accepted):
             fn.store(fn.load(PTR, fn.at(argument, I8, numpy_api.DATA)), fn.at(table, PTR, number))
@@ -175,7 +175,7 @@ def _emit_make_tuple(module: Module) -> None:
     new_tuple = _c(fn, "PyTuple_New", count)
     fn.return_if(new_tuple.eq(fn.null()), new_tuple)
     with fn.loop(0, count) as iteration:
-        _c(fn, "PyTuple_SetItem", new_tuple, iteration.index, fn.load(PTR, fn.at(items, PTR, iteration.index)))
+        _c(fn, "PyTuple_SetItem", new_tuple, iteration.index, fn.pointer(items, iteration.index))
     fn.ret(new_tuple)
 
 
@@ -183,7 +183,7 @@ def _emit_release_objects(module: Module) -> None:
     """``release_objects(ptr objects, i64 begin, i64 end)``: drop the references to a range of objects."""
     fn, objects, begin, end = module.begin("release_objects", VOID, [PTR, I64, I64])
     with fn.loop(begin, end) as iteration:
-        _c(fn, "Py_DecRef", fn.load(PTR, fn.at(objects, PTR, iteration.index)))
+        _c(fn, "Py_DecRef", fn.pointer(objects, iteration.index))
 
 
 def _emit_assemble(module: Module) -> None:
@@ -196,7 +196,7 @@ def _emit_assemble(module: Module) -> None:
         word = fn.load(I64, fn.at(tree, I64, position))
 
         def leaf() -> tuple[Value, Value, Value]:
-            return fn.load(PTR, fn.at(objects, PTR, following)), following + 1, depth
+            return fn.pointer(objects, following), following + 1, depth
 
         def nothing() -> tuple[Value, Value, Value]:
             none = _object(fn, "none")

@@ -67,7 +67,7 @@ class _Emitter:
         """The loop over tasks: batches, and blocks of columns."""
         fn, engine, product = self.fn, self.engine, self.product
         table, begin, end = fn.parameters
-        tables = [fn.load(PTR, fn.at(table, PTR, n)) for n in product.arrays]
+        tables = [fn.pointer(table, n) for n in product.arrays]
         factors_bytes = -(-self.rows * engine.parts * self.depth * engine.packed.bytes // 64) * 64
         scratch = acquire(fn, factors_bytes + self._sums_bytes)
         self.factors = scratch

@@ -99,7 +99,7 @@ class _Emitter:
     def __init__(self, fn: Function, engine: Engine, product: Product, arrays: tuple[int, int], task_rows: int) -> None:
         self.fn, self.engine, self.product, self.task_rows = fn, engine, product, task_rows
         self.rows, self.vectors, self.depth = product.sizes
-        self.tables = [fn.load(PTR, fn.at(fn.parameters[0], PTR, n)) for n in (*arrays, 2)]
+        self.tables = [fn.pointer(fn.parameters[0], n) for n in (*arrays, 2)]
         along = product.rhs.along
         contiguous = along.stride == 1 or self.depth == 1
         self.in_place = self.vectors == 1 and contiguous and stored_as_packed(engine, product.rhs.kind)

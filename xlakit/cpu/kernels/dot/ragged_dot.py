@@ -165,7 +165,7 @@ class _Writer(GemmEmitter):
         product = replace(plan.product, arrays=(0, 1, 3))
         super().__init__(fn, product, plan.blocking)
         self.plan = plan
-        self.sizes = fn.load(PTR, fn.at(fn.parameters[0], PTR, 2))
+        self.sizes = fn.pointer(fn.parameters[0], 2)
 
     def size(self, prefix: Value, group: Value) -> Value:
         """The size of a group, for an index of the dimensions before the ragged one."""

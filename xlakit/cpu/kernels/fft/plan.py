@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import cache
 
-from xlakit.cpu.llvm import I8, PTR, Function, Type, Value
+from xlakit.cpu.llvm import I8, Function, Type, Value
 from xlakit.dataclass import dataclass
 
 # Lengths with a larger prime factor are transformed by a convolution (Bluestein).
@@ -94,7 +94,7 @@ class Storage:
 
     def pointer(self, fn: Function, table: Value) -> Value:
         """The address of the array."""
-        address = fn.load(PTR, fn.at(table, PTR, self.array))
+        address = fn.pointer(table, self.array)
         return fn.at(address, I8, self.offset) if self.offset else address
 
 

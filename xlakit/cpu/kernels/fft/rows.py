@@ -216,7 +216,7 @@ class _Pipeline:
         return phases
 
     def _scratch(self, fn: Function, table: Value, offset: int) -> Value:
-        return fn.at(fn.load(PTR, fn.at(table, PTR, _SCRATCH)), I8, offset)
+        return fn.at(fn.pointer(table, _SCRATCH), I8, offset)
 
     def _row(self, fn: Function, source: Value, target: Value, row: Value) -> dict[int, Value]:
         """The addresses of a row in the source and in the target, as entries of a table of memories."""

@@ -135,7 +135,7 @@ def emit_cholesky(module: Module, instruction: Instruction) -> Kernel:
     *batch, size, _ = shape.dimensions
     kind, lower = shape.element_type, instruction.op_as(Cholesky).lower
     fn, table, begin, end = kernel_function(module, "cholesky")
-    factors = fn.load(PTR, fn.at(table, PTR, 1))
+    factors = fn.pointer(table, 1)
     count = math.prod(batch)
     # A few large matrices are factored one after the other, each by all threads.
     is_shared = size >= LEAST_BLOCKED.value and count < machine.current().threads

@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable, Sequence
 
 from xlakit.cpu.kernels.linalg.matrices import Matrices, factor_rows
-from xlakit.cpu.llvm import PTR, Function, Module, Value, vector
+from xlakit.cpu.llvm import Function, Module, Value, vector
 from xlakit.cpu.llvm.loop import NO_UNROLL
 from xlakit.cpu.loops.emit.kernel import Kernel, Phase, kernel_function
 from xlakit.cpu.scalars import register_type
@@ -35,7 +35,7 @@ def emit_in_lanes(module: Module, computation: Computation) -> Kernel | None:
     sizes = [x.shape.dimensions[-3:-1] for x in (*computation.parameters, computation.root)]
     groups = math.prod(computation.root.shape.dimensions[:-3])
     fn, table, begin, end = kernel_function(module, "decompositions")
-    arrays = [fn.load(PTR, fn.at(table, PTR, number)) for number in range(len(sizes))]
+    arrays = [fn.pointer(table, number) for number in range(len(sizes))]
     compute = _cholesky(fn, inner) if isinstance(inner.op, Cholesky) else _substitution(fn, inner)
     lanes = vector_bytes() // register_type(kind).bytes
     # Matrices that would fill only a part of the last vector are computed one by one.

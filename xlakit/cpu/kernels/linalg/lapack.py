@@ -47,7 +47,7 @@ from xlakit.cpu.kernels.linalg.lapack_vectors import LEAST_VECTORS
 from xlakit.cpu.kernels.linalg.lapack_workspaces import workspace_counts
 from xlakit.cpu.kernels.shared import blas
 from xlakit.cpu.kernels.shared.scratch import acquire, release
-from xlakit.cpu.llvm import I1, I8, I64, PTR, VOID, Effort, Function, Module, Value
+from xlakit.cpu.llvm import I1, I8, I64, VOID, Effort, Function, Module, Value
 from xlakit.cpu.llvm.bounds import within
 from xlakit.cpu.llvm.loop import NO_UNROLL
 from xlakit.cpu.loops.emit.kernel import Kernel, Phase, kernel_function
@@ -140,7 +140,7 @@ class _Kernel:
         self._fn.effort, self._tasks = Effort.LITTLE, (begin, end)
         self._arguments = blas.Arguments(self._fn)
         arrays = (*problem.operands, *problem.results)
-        self._bases = [self._fn.load(PTR, self._fn.at(table, PTR, number)) for number in range(len(arrays))]
+        self._bases = [self._fn.pointer(table, number) for number in range(len(arrays))]
         self._operands: Sequence[Value] = ()
         self._results: Sequence[Value] = ()
         self._works: Mapping[str, Value] = {}

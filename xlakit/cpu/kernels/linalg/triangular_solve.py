@@ -7,7 +7,7 @@ import struct
 
 from xlakit import machine
 from xlakit.cpu.kernels.shared import blas
-from xlakit.cpu.llvm import PTR, VOID, Function, Module, Value
+from xlakit.cpu.llvm import VOID, Function, Module, Value
 from xlakit.cpu.llvm.loop import NO_UNROLL
 from xlakit.cpu.loops.emit.kernel import Kernel, Phase, kernel_function
 from xlakit.cpu.scalars import Scalar, complex as of_complex, load, store
@@ -64,7 +64,7 @@ def emit_triangular_solve(module: Module, instruction: Instruction) -> Kernel:
     size, sides = (rows, columns) if op.left_side else (columns, rows)
     problem = _Problem(op, shape.element_type, math.prod(batch), size, sides)
     fn, table, begin, end = kernel_function(module, "triangular_solve")
-    a, x = (fn.load(PTR, fn.at(table, PTR, n)) for n in (0, 2))
+    a, x = (fn.pointer(table, n) for n in (0, 2))
     solve = _Loops(fn, problem) if size <= SMALL.value else _Blas(fn, problem)
     blocks = -(-sides // problem.block)
     with fn.loop(begin, end, hints=NO_UNROLL) as task:

@@ -141,7 +141,7 @@ class _Fusion:
         fn, table, begin, end = kernel_function(self.module, self.name)
         product_table = fn.alloca(PTR, ENTRY + 2, align=8)
         for number, entry in enumerate(entries):
-            value = fn.null() if entry is None else fn.load(PTR, fn.at(table, PTR, entry))
+            value = fn.null() if entry is None else fn.pointer(table, entry)
             fn.store(value, fn.at(product_table, PTR, number))
         if follows is not None:
             fn.store(fn.address(follows.name), fn.at(product_table, PTR, ENTRY))
@@ -168,7 +168,7 @@ class _Fusion:
 
     def _emitter(self, fn: Function, rectangle: Value) -> Emitter:
         table = fn.parameters[0]
-        pointers = [fn.load(PTR, fn.at(table, PTR, n)) for n in range(self.arrays)]
+        pointers = [fn.pointer(table, n) for n in range(self.arrays)]
         return Emitter(fn, [*pointers, rectangle])
 
     def _sources(self) -> dict[Instruction, Source]:
@@ -300,18 +300,16 @@ class _Fusion:
         other = next(o for o in link.product.operands if o is not weights)
         columns = tiling.product.sizes[1]
         table = fn.parameters[0]
-        array = fn.load(PTR, fn.at(table, PTR, self._parameter(other)))
+        array = fn.pointer(table, self._parameter(other))
         right = fn.at(array, memory_type(whole.rhs.kind), whole.batches[1].offset(fn, bounds.batch))
         if direct:
-            pointer = fn.load(PTR, fn.at(table, PTR, self._array(link.value)))
+            pointer = fn.pointer(table, self._array(link.value))
             first = whole.batches[2].offset(fn, bounds.batch) + whole.rows.offset(fn, bounds.rows[0])
             memory = fn.at(pointer, memory_type(whole.result), first)
         else:
             memory = acquire(fn, self.tiling.most * columns * whole.result.byte_width)
         count = bounds.rows[1] - bounds.rows[0]
-        product_table = fn.alloca(PTR, 3, align=8)
-        for number, pointer in enumerate((rows, right, memory)):
-            fn.store(pointer, fn.at(product_table, PTR, number))
+        product_table = fn.table((rows, right, memory))
         task_rows = tiling.blocking.task_rows
         tasks = (count + (task_rows - 1)).integer("udiv", task_rows)
         fn.call(self._product(tiling, None), VOID, product_table, fn.i64(0), tasks)

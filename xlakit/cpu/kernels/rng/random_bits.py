@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from xlakit.cpu.kernels.rng import random_words
 from xlakit.cpu.kernels.rng.random_words import Words, counters, interleaved, joined, lane_count, philox, threefry
 from xlakit.cpu.kernels.shared.preconditions import require
-from xlakit.cpu.llvm import I64, PTR, Function, Module, Value, integer, vector
+from xlakit.cpu.llvm import I64, Function, Module, Value, integer, vector
 from xlakit.cpu.llvm.loop import NO_UNROLL
 from xlakit.cpu.loops.emit.kernel import Kernel, Phase, kernel_function
 from xlakit.data.primitive import PrimitiveType
@@ -118,7 +118,7 @@ class _Writer:
     def emit_bits(self) -> Phase:
         """The phase that writes the random bits."""
         fn, table, begin, end = kernel_function(self.module, "random_bits")
-        state, bits = (fn.load(PTR, fn.at(table, PTR, n)) for n in (0, self.results))
+        state, bits = (fn.pointer(table, n) for n in (0, self.results))
         words = threefry(fn, state) if self.is_threefry else philox(fn, state, self.words)
         if self.layout.is_flat:
             tasks = self._flat(fn, bits, words, begin, end)
@@ -133,7 +133,7 @@ class _Writer:
     def emit_state(self) -> Phase:
         """The phase that writes the new state; words that the algorithm does not use stay unchanged."""
         fn, table, *_ = kernel_function(self.module, "random_state")
-        before, after = (fn.load(PTR, fn.at(table, PTR, n)) for n in (0, 1))
+        before, after = (fn.pointer(table, n) for n in (0, 1))
         state = [fn.load(I64, fn.at(before, I64, n)) for n in range(self.words)]
         low = state[1]
         state[1] = low + self.layout.blocks

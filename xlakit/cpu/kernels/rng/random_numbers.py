@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 
 from xlakit.cpu.kernels.rng.random_words import PHILOX_CYCLES, counters, interleaved, joined, lane_count, philox
 from xlakit.cpu.kernels.shared.preconditions import require
-from xlakit.cpu.llvm import F64, I32, I64, I128, PTR, Function, Module, Value
+from xlakit.cpu.llvm import F64, I32, I64, I128, Function, Module, Value
 from xlakit.cpu.llvm.loop import NO_UNROLL
 from xlakit.cpu.loops.emit.kernel import Kernel, Phase, kernel_function
 from xlakit.cpu.math.library import math_function
@@ -65,7 +65,7 @@ def emit_random_numbers(module: Module, instruction: Instruction) -> Kernel:
     distribution = instruction.op_as(Rng).distribution
     recipe = _recipe(distribution, kind)
     fn, table, begin, end = kernel_function(module, "random_numbers")
-    *pointers, result, state = (fn.load(PTR, fn.at(table, PTR, n)) for n in range(4))
+    *pointers, result, state = (fn.pointer(table, n) for n in range(4))
     parameter_kinds = [o.shape.element_type for o in instruction.operands]
     parameters = [load(fn, k, p, fn.i64(0)) for k, p in zip(parameter_kinds, pointers, strict=True)]
     make = _maker(fn, distribution, kind, parameter_kinds[0], parameters)

@@ -147,7 +147,7 @@ class Rows:
         self.fn = fn
         self.plan = plan
         count = len(plan.kinds)
-        pointers = [fn.load(PTR, fn.at(table, PTR, k)) for k in range(2 * count + 1)]
+        pointers = [fn.pointer(table, k) for k in range(2 * count + 1)]
         self.inputs, self.outputs, self.scratch = pointers[:count], pointers[count:-1], pointers[-1]
 
     def load(self, operand: int, base: Value, index: Value) -> Value:

@@ -23,7 +23,7 @@ from xlakit.cpu.kernels.sort.plan import INDEX, MOST_TASKS, Record, make_layout
 from xlakit.cpu.kernels.sort.radix import index_of
 from xlakit.cpu.kernels.sort.records import RecordSorter
 from xlakit.cpu.kernels.sort.top_k_common import CollectFirst, JoinFirst, KeepFirst, RowKeys
-from xlakit.cpu.llvm import I8, I64, PTR, Effort, Module, Value
+from xlakit.cpu.llvm import I8, I64, Effort, Module, Value
 from xlakit.cpu.llvm.loop import NO_UNROLL
 from xlakit.cpu.loops.emit.kernel import Kernel, Phase, kernel_function
 from xlakit.data.primitive import PrimitiveType
@@ -257,7 +257,7 @@ class _Rows:
         fn.effort = effort
         self.plan = plan
         count = plan.arrays + len(plan.columns) + bool(plan.scratch_bytes)
-        pointers = [fn.load(PTR, fn.at(table, PTR, n)) for n in range(count)]
+        pointers = [fn.pointer(table, n) for n in range(count)]
         self.given, self.results = pointers[: plan.arrays], pointers[plan.arrays :][: len(plan.columns)]
         self.scratch = pointers[-1]
 

@@ -85,7 +85,7 @@ def kernel_function(module: Module, name: str) -> tuple[Function, Value, Value, 
 def task_function(module: Module, name: str, arrays: int) -> Generator[TaskFunction]:
     """Begin a kernel's function, which ends with the block."""
     fn, table, begin, end = kernel_function(module, name)
-    pointers = [fn.load(PTR, fn.at(table, PTR, number)) for number in range(arrays)]
+    pointers = [fn.pointer(table, number) for number in range(arrays)]
     emitter = Emitter(fn, pointers)
     yield TaskFunction(fn, emitter, begin, end)
     finish(emitter)

@@ -63,7 +63,7 @@ def _emit_execute_device(module: Module) -> None:
 
     fn, run, device = module.begin("execute_device", I64, [PTR, I64])
     tables = [fn.load(PTR, RUN.at(fn, run, name)) for name in ("origins", "arguments", "results")]
-    origin, arguments, results = (fn.load(PTR, fn.at(table, PTR, device)) for table in tables)
+    origin, arguments, results = (fn.pointer(table, device) for table in tables)
     fn.ret(fn.call("execute_member", I64, origin, arguments, results, run))
 
     fn, fiber = module.begin("run_fiber", VOID, [PTR])
@@ -73,7 +73,7 @@ def _emit_execute_device(module: Module) -> None:
 
 
 def _origin_of(fn: Function, run: Value, device: Value) -> Value:
-    return fn.load(PTR, fn.at(fn.load(PTR, RUN.at(fn, run, "origins")), PTR, device))
+    return fn.pointer(fn.load(PTR, RUN.at(fn, run, "origins")), device)
 
 
 def _emit_end_device(module: Module) -> None:
@@ -110,7 +110,7 @@ def _emit_end_device(module: Module) -> None:
 
 
 def _fiber_of(fn: Function, run: Value, device: Value) -> Value:
-    return fn.load(PTR, fn.at(table_at(fn, run, "fibers"), PTR, device))
+    return fn.pointer(table_at(fn, run, "fibers"), device)
 
 
 def _emit_can_go(module: Module) -> None:
