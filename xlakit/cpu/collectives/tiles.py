@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from xlakit.cpu.llvm import I8, PTR, Function, Module, Value
+from xlakit.cpu.llvm import I8, Function, Module, Value
 from xlakit.cpu.loops.emit.kernel import Phase, joined, kernel_function
 from xlakit.cpu.runtime.devices.rendezvous import ARRIVAL, SLOT, arrival_at
 from xlakit.data.shape import Shape
@@ -25,7 +25,7 @@ class Members:
     def array(self, member: Value | int, number: Value | int) -> Value:
         """An array of a member, by its number in the table."""
         fn = self.fn
-        table = fn.load(PTR, ARRIVAL.at(fn, arrival_at(fn, self._slot, member), "table"))
+        table = ARRIVAL.pointer(fn, arrival_at(fn, self._slot, member), "table")
         return fn.pointer(table, number)
 
     def fail(self) -> None:

@@ -88,8 +88,8 @@ class EntryWriter:
         """Write the whole function."""
         fn, steps = self._fn, self._plan.steps
         context = fn.parameters[2]
-        self._arena = fn.load(PTR, CONTEXT.at(fn, context, "arena"))
-        self._constants = fn.load(PTR, CONTEXT.at(fn, context, "spare"))
+        self._arena = CONTEXT.pointer(fn, context, "arena")
+        self._constants = CONTEXT.pointer(fn, context, "spare")
         lessen_efforts(self._module, steps)
         self._inlines = not is_plain("inline") and self._is_short(steps)
         begin = self._probes.begin() if self._probes else None

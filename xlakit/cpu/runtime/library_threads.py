@@ -39,7 +39,7 @@ def emit_library_threads(module: Module) -> None:
     _STATE.store(leave, state, "running", left)
     with leave.if_(left.eq(0)):
         before = _STATE.load(leave, state, "before").cast("trunc", I32)
-        leave.call_pointer(leave.load(PTR, _STATE.at(leave, state, "set")), VOID, before)
+        leave.call_pointer(_STATE.pointer(leave, state, "set"), VOID, before)
     waiting.unlock(leave, _STATE.at(leave, state, "mutex"))
 
     reset = module.function("xlakit_library_reset", VOID, [], external=True)
@@ -47,6 +47,6 @@ def emit_library_threads(module: Module) -> None:
     with reset.if_(_STATE.load(reset, state, "running").ne(0)):
         # The parent's programs do not run in the child.
         before = _STATE.load(reset, state, "before").cast("trunc", I32)
-        reset.call_pointer(reset.load(PTR, _STATE.at(reset, state, "set")), VOID, before)
+        reset.call_pointer(_STATE.pointer(reset, state, "set"), VOID, before)
     _STATE.store(reset, state, "running", reset.i64(0))
     waiting.make_mutex(reset, _STATE.at(reset, state, "mutex"))

@@ -64,7 +64,7 @@ def _header(fn: Function, block: Value) -> Value:
 
 
 def _next(fn: Function, block: Value) -> Value:
-    return fn.load(PTR, _HEADER.at(fn, _header(fn, block), "next"))
+    return _HEADER.pointer(fn, _header(fn, block), "next")
 
 
 def _set_next(fn: Function, block: Value, next_block: Value) -> None:
@@ -139,7 +139,7 @@ def _emit_give_back(module: Module) -> None:
         next_block = _next(fn, block)
         header = _header(fn, block)
         fn.atomic_update("sub", cached_bytes, fn.call("bytes_of", I64, _HEADER.load(fn, header, "size_class")))
-        fn.call("free", VOID, fn.load(PTR, _HEADER.at(fn, header, "origin")))
+        fn.call("free", VOID, _HEADER.pointer(fn, header, "origin"))
         iteration.next(next_block)
 
 

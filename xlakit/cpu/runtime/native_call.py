@@ -62,7 +62,7 @@ def emit_native_call(module: Module) -> None:
 
 
 def _object(fn: Function, name: str) -> Value:
-    return fn.load(PTR, _OBJECTS.at(fn, fn.address("objects"), name))
+    return _OBJECTS.pointer(fn, fn.address("objects"), name)
 
 
 def _c(fn: Function, name: str, *arguments: Value) -> Value:
@@ -111,7 +111,7 @@ def _emit_new_array(module: Module) -> None:
     with fn.if_(data.eq(fn.null()), likely=False):
         _c(fn, "PyErr_NoMemory")
     fn.return_if(data.eq(fn.null()), fn.null())
-    dtype = fn.load(PTR, ARRAY.at(fn, record, "dtype"))
+    dtype = ARRAY.pointer(fn, record, "dtype")
     rank = ARRAY.load(fn, record, "rank").cast("trunc", I32)
     flags = fn.i32(numpy_api.CONTIGUOUS | numpy_api.ALIGNED | numpy_api.WRITEABLE)
     # The new array steals the reference to the dtype.
@@ -136,7 +136,7 @@ def _emit_accepts(module: Module) -> None:
     fn, argument, record = module.begin("accepts", I1, [PTR, PTR])
     no = fn.constant(I1, 0)
     fn.return_if(fn.load(PTR, fn.at(argument, I8, numpy_api.TYPE)).ne(_object(fn, "ndarray")), no)
-    dtype, expected = fn.load(PTR, fn.at(argument, I8, numpy_api.DTYPE)), fn.load(PTR, ARRAY.at(fn, record, "dtype"))
+    dtype, expected = fn.load(PTR, fn.at(argument, I8, numpy_api.DTYPE)), ARRAY.pointer(fn, record, "dtype")
     rank = ARRAY.load(fn, record, "rank")
     flags = fn.load(I32, fn.at(argument, I8, numpy_api.FLAGS))
     good = numpy_api.CONTIGUOUS | numpy_api.ALIGNED
@@ -239,7 +239,7 @@ def _emit_run(module: Module) -> None:
     allocated, tree, failed = iteration.results
 
     def execute() -> tuple[Value]:
-        context = fn.load(PTR, SIGNATURE.at(fn, signature, "context"))
+        context = SIGNATURE.pointer(fn, signature, "context")
         return (fn.call("xlakit_execute_for_python", I64, context, arguments, results),)
 
     (status,) = fn.if_else(failed, lambda: (fn.i64(Status.RAISED),), execute)

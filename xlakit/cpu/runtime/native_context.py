@@ -35,7 +35,7 @@ def _emit_execute(module: Module) -> None:
     fn.return_if((bytes > 0) & arena.eq(fn.null()), fn.i64(Status.OUT_OF_MEMORY))
     fn.store(arena, CONTEXT.at(fn, context, "arena"))
     fn.store(run, CONTEXT.at(fn, context, "run"))
-    entry = fn.load(PTR, CONTEXT.at(fn, origin, "entry"))
+    entry = CONTEXT.pointer(fn, origin, "entry")
     # A custom call may run a program inside of another one, whose context is restored below.
     running = THREAD.at(fn, thread_state(fn), "running")
     outer = fn.load(PTR, running)
@@ -50,7 +50,7 @@ def _emit_execute(module: Module) -> None:
 def _emit_random_state(module: Module) -> None:
     """``xlakit_random_state(ptr context, ptr state, i64 delta)``: copy the 128-bit state out, then add ``delta``."""
     fn, context, target, delta = module.begin("xlakit_random_state", VOID, [PTR, PTR, I64], external=True)
-    random = fn.load(PTR, CONTEXT.at(fn, context, "random"))
+    random = CONTEXT.pointer(fn, context, "random")
     with waiting.spin_locked(fn, RANDOM.at(fn, random, "held")):
         low, high = (RANDOM.load(fn, random, name) for name in ("low", "high"))
         total = low + delta
@@ -65,7 +65,7 @@ def _emit_random_state(module: Module) -> None:
 def _emit_random_draw(module: Module) -> None:
     """``xlakit_random_draw(ptr context, ptr state)``: write the next draw's key, and the halves of its counter."""
     fn, context, target = module.begin("xlakit_random_draw", VOID, [PTR, PTR], external=True)
-    random = fn.load(PTR, CONTEXT.at(fn, context, "random"))
+    random = CONTEXT.pointer(fn, context, "random")
     number = fn.atomic_update("add", RANDOM.at(fn, random, "draws"), fn.i64(1))
     for index, word in enumerate((RANDOM.load(fn, random, "key"), fn.i64(0), number)):
         fn.store(word, fn.at(target, I64, index))

@@ -165,12 +165,12 @@ def _emit_cancellation(module: Module) -> None:
     ``is_cancelled() -> i1`` also polls for signals and failures, as does ``xlakit_is_cancelled() -> i64`` for programs.
     """
     fn = module.function("has_stopped", I1, [])
-    running = fn.load(PTR, THREAD.at(fn, thread_state(fn), "running"))
+    running = THREAD.pointer(fn, thread_state(fn), "running")
     fn.return_if(running.eq(fn.null()), fn.constant(I1, 0))
     fn.ret(CONTEXT.load(fn, running, "stopped").ne(0))
 
     fn = module.function("is_cancelled", I1, [], attributes=(NO_INLINE,))
-    running = fn.load(PTR, THREAD.at(fn, thread_state(fn), "running"))
+    running = THREAD.pointer(fn, thread_state(fn), "running")
     fn.return_if(running.eq(fn.null()), fn.constant(I1, 0))
     status = fn.call("xlakit_poll", I64, running)
     with fn.if_(status.ne(0), likely=False):
@@ -189,7 +189,7 @@ def _emit_work(module: Module) -> None:
     fn, number = module.begin("work", VOID, [I64])
     participants, tasks, grain = (_field(fn, name) for name in ("participants", "tasks", "grain"))
     pool = fn.address("pool")
-    function, table = (fn.load(PTR, _POOL.at(fn, pool, name)) for name in ("function", "table"))
+    function, table = (_POOL.pointer(fn, pool, name) for name in ("function", "table"))
     with fn.loop(0, participants) as iteration:
         position = number + iteration.index
         participant = _participant(fn, fn.select(position < participants, position, position - participants))

@@ -42,6 +42,10 @@ class Record:
         """The first word of a field, as an integer."""
         return fn.load(llvm.I64, self.at(fn, base, name))
 
+    def pointer(self, fn: Function, base: Value, name: str) -> Value:
+        """The first word of a field, as a pointer."""
+        return fn.load(llvm.PTR, self.at(fn, base, name))
+
     def store(self, fn: Function, base: Value, name: str, value: Value) -> None:
         """Write the first word of a field."""
         fn.store(value, self.at(fn, base, name))

@@ -65,7 +65,7 @@ def _emit_all_wait(module: Module) -> None:
     fn.ret(fn.atomic_load(I64, SLOT.at(fn, slot, "arrived"), "seq_cst") < needed)
 
     fn, run = module.begin("all_wait", I1, [PTR])
-    statuses = fn.load(PTR, RUN.at(fn, run, "statuses"))
+    statuses = RUN.pointer(fn, run, "statuses")
     with fn.loop(0, RUN.load(fn, run, "devices"), carried=[fn.constant(I1, 1)]) as each:
         has_ended = fn.atomic_load(I64, fn.at(statuses, I64, each.index), "seq_cst") >= 0
         each.next(each.carried[0] & (has_ended | fn.call("misses_members", I1, run, each.index)))

@@ -159,7 +159,7 @@ def _emit_take_and_make_worker(module: Module) -> None:
     waiting.lock(fn, _field(fn, "mutex"))
     worker = fn.load(PTR, _field(fn, "idle"))
     with fn.if_(worker.ne(fn.null())):
-        fn.store(fn.load(PTR, _WORKER.at(fn, worker, "next")), _field(fn, "idle"))
+        fn.store(_WORKER.pointer(fn, worker, "next"), _field(fn, "idle"))
         fn.store(fn.load(I64, _field(fn, "waiting")) - 1, _field(fn, "waiting"))
     waiting.unlock(fn, _field(fn, "mutex"))
     fn.ret(worker)
@@ -271,7 +271,7 @@ def _emit_stop(module: Module) -> None:
         (fn.load(PTR, _field(fn, "idle")),), lambda iteration: iteration.carried[0].ne(fn.null())
     ) as iteration:
         (worker,) = iteration.carried
-        following = fn.load(PTR, _WORKER.at(fn, worker, "next"))
+        following = _WORKER.pointer(fn, worker, "next")
         fn.call("give_work", VOID, worker, fn.i64(_END))
         iteration.next(following)
     fn.store(fn.null(), _field(fn, "idle"))

@@ -124,14 +124,14 @@ def emit_fibers(module: Module) -> None:
 
 def current_fiber(fn: Function) -> Value:
     """The fiber that this thread is on, or null."""
-    return fn.load(PTR, THREAD.at(fn, thread_state(fn), "fiber"))
+    return THREAD.pointer(fn, thread_state(fn), "fiber")
 
 
 def leave_fiber(fn: Function, fiber: Value, state: FiberState) -> None:
     """Leave the thread's current fiber; the code continues when the thread enters the fiber again."""
     FIBER.store(fn, fiber, "state", fn.i64(state))
     mode = get_mode(fn)
-    fn.call("switch_stack", VOID, FIBER.at(fn, fiber, "stack"), fn.load(PTR, FIBER.at(fn, fiber, "back")))
+    fn.call("switch_stack", VOID, FIBER.at(fn, fiber, "stack"), FIBER.pointer(fn, fiber, "back"))
     set_mode(fn, mode)
 
 
@@ -180,7 +180,7 @@ def _emit_resume(module: Module) -> None:
     THREAD.store(fn, state, "running", FIBER.load(fn, fiber, "running"))
     mode = get_mode(fn)
     with fn.while_((fn.constant(I1, 1),), lambda iteration: iteration.carried[0]) as iteration:
-        fn.call("switch_stack", VOID, FIBER.at(fn, fiber, "back"), fn.load(PTR, FIBER.at(fn, fiber, "stack")))
+        fn.call("switch_stack", VOID, FIBER.at(fn, fiber, "back"), FIBER.pointer(fn, fiber, "stack"))
         set_mode(fn, mode)
         asks = FIBER.load(fn, fiber, "state").eq(FiberState.NEEDS_SIGNALS)
         with fn.if_(asks, likely=False):
@@ -214,7 +214,7 @@ def _emit_take(module: Module) -> None:
     waiting.lock(fn, _free(fn, "mutex"))
     fiber = fn.load(PTR, _free(fn, "first"))
     with fn.if_(fiber.ne(fn.null())):
-        fn.store(fn.load(PTR, FIBER.at(fn, fiber, "next")), _free(fn, "first"))
+        fn.store(FIBER.pointer(fn, fiber, "next"), _free(fn, "first"))
         fn.store(fn.load(I64, _free(fn, "count")) - 1, _free(fn, "count"))
     waiting.unlock(fn, _free(fn, "mutex"))
     fn.return_if(fiber.ne(fn.null()), fiber)

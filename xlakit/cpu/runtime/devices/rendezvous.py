@@ -256,7 +256,7 @@ def _emit_arrive(module: Module) -> None:
     fn, context, site, table = module.begin("xlakit_collective_start", I64, [PTR, PTR, PTR], external=True)
     count = SITE.load(fn, site, "count")
     fn.return_if(count <= 1, fn.i64(0))
-    run = fn.load(PTR, CONTEXT.at(fn, context, "run"))
+    run = CONTEXT.pointer(fn, context, "run")
     slot = _slot(fn, run, site)
     generation = fn.call("arrive", I64, site, slot, table)
     # The last arrival wakes the members that sleep; one of them computes, while this device continues.
@@ -359,7 +359,7 @@ def _emit_await(module: Module) -> None:
     context, site, table, kernel, tasks, grain, number, generation = fn.parameters
 
     def together() -> tuple[Value]:
-        run = fn.load(PTR, CONTEXT.at(fn, context, "run"))
+        run = CONTEXT.pointer(fn, context, "run")
         return (
             fn.call("conclude", I64, context, site, _slot(fn, run, site), generation, kernel, tasks, grain, number),
         )
@@ -368,7 +368,7 @@ def _emit_await(module: Module) -> None:
 
     fn = module.function("conclude", I64, [PTR, PTR, PTR, I64, PTR, I64, I64, I64])
     context, site, slot, generation, kernel, tasks, grain, number = fn.parameters
-    run = fn.load(PTR, CONTEXT.at(fn, context, "run"))
+    run = CONTEXT.pointer(fn, context, "run")
     parking = parking_slot_at(fn, run, worker_of(fn, run, CONTEXT.load(fn, context, "ordinal")))
 
     # Until all members have arrived, or Python gives a status other than DONE.
@@ -432,7 +432,7 @@ def _emit_collective(module: Module) -> None:
     context, site, table, kernel, tasks, grain, number = fn.parameters
 
     def together() -> tuple[Value]:
-        run = fn.load(PTR, CONTEXT.at(fn, context, "run"))
+        run = CONTEXT.pointer(fn, context, "run")
         slot = _slot(fn, run, site)
         generation = fn.call("arrive", I64, site, slot, table)
         return (fn.call("conclude", I64, context, site, slot, generation, kernel, tasks, grain, number),)
@@ -446,7 +446,7 @@ def _emit_sleep(module: Module) -> None:
     It is called on the thread of a device that is alone in its share.
     """
     fn, notice, nanoseconds = module.begin("xlakit_rendezvous_sleep", VOID, [PTR, I64], external=True)
-    run, slot, site = (fn.load(PTR, NOTICE.at(fn, notice, name)) for name in ("run", "slot", "site"))
+    run, slot, site = (NOTICE.pointer(fn, notice, name) for name in ("run", "slot", "site"))
     generation = NOTICE.load(fn, notice, "generation")
 
     def absent() -> Value:

@@ -63,7 +63,7 @@ def _emit_lists(module: Module) -> None:
         free = REPLICAS.at(fn, replicas, "free")
         run = fn.load(PTR, free)
         with fn.if_(run.ne(fn.null())):
-            fn.store(fn.load(PTR, RUN.at(fn, run, "next")), free)
+            fn.store(RUN.pointer(fn, run, "next"), free)
     fn.ret(run)
 
     fn, replicas, run = module.begin("give_run", VOID, [PTR, PTR])
@@ -87,13 +87,13 @@ def _emit_make(module: Module) -> None:
     run = fn.call("xlakit_allocate", PTR, end)
     fn.return_if(run.eq(fn.null()), run)
     fn.fill(run, 0, end)
-    counts = fn.load(PTR, REPLICAS.at(fn, replicas, "counts"))
+    counts = REPLICAS.pointer(fn, replicas, "counts")
     with fn.loop(0, REPLICAS.load(fn, replicas, "num_slots"), carried=[slots]) as each:
         count = fn.load(I64, fn.at(counts, I64, each.index))
         SLOT.store(fn, fn.at(run, I64, each.carried[0] >> 3), "count", count)
         each.next(each.carried[0] + slot_bytes_of(count))
     fn.call("xlakit_run_start", VOID, run, devices, slots, end)
-    fn.store(fn.load(PTR, REPLICAS.at(fn, replicas, "origins")), RUN.at(fn, run, "origins"))
+    fn.store(REPLICAS.pointer(fn, replicas, "origins"), RUN.at(fn, run, "origins"))
     for name in ("arguments", "results", "statuses"):
         fn.store(table_at(fn, run, name), RUN.at(fn, run, name))
     fn.ret(run)
@@ -157,13 +157,13 @@ def _emit_finish(module: Module) -> None:
     that may not call Python.
     """
     fn, run = module.begin("all_done", I1, [PTR])
-    statuses = fn.load(PTR, RUN.at(fn, run, "statuses"))
+    statuses = RUN.pointer(fn, run, "statuses")
     with fn.loop(0, RUN.load(fn, run, "devices"), carried=[fn.constant(I1, 1)]) as each:
         each.next(each.carried[0] & fn.load(I64, fn.at(statuses, I64, each.index)).eq(Status.DONE))
     fn.ret(each.results[0])
 
     fn, run = module.begin("finish_detached", I64, [PTR], attributes=(NO_INLINE, COLD))
-    statuses = fn.load(PTR, RUN.at(fn, run, "statuses"))
+    statuses = RUN.pointer(fn, run, "statuses")
     with fn.loop(0, RUN.load(fn, run, "devices"), carried=[fn.i64(Status.INTERRUPTED)]) as each:
         status = fn.load(I64, fn.at(statuses, I64, each.index))
         # An interrupted device was stopped by the failure of another one, whose status is the cause.

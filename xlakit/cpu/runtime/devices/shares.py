@@ -62,18 +62,18 @@ def _emit_execute_device(module: Module) -> None:
     fn.ret(status)
 
     fn, run, device = module.begin("execute_device", I64, [PTR, I64])
-    tables = [fn.load(PTR, RUN.at(fn, run, name)) for name in ("origins", "arguments", "results")]
+    tables = [RUN.pointer(fn, run, name) for name in ("origins", "arguments", "results")]
     origin, arguments, results = (fn.pointer(table, device) for table in tables)
     fn.ret(fn.call("execute_member", I64, origin, arguments, results, run))
 
     fn, fiber = module.begin("run_fiber", VOID, [PTR])
-    run = fn.load(PTR, FIBER.at(fn, fiber, "run"))
+    run = FIBER.pointer(fn, fiber, "run")
     status = fn.call("execute_device", I64, run, FIBER.load(fn, fiber, "ordinal"))
     FIBER.store(fn, fiber, "answer", status)
 
 
 def _origin_of(fn: Function, run: Value, device: Value) -> Value:
-    return fn.pointer(fn.load(PTR, RUN.at(fn, run, "origins")), device)
+    return fn.pointer(RUN.pointer(fn, run, "origins"), device)
 
 
 def _emit_end_device(module: Module) -> None:
@@ -83,7 +83,7 @@ def _emit_end_device(module: Module) -> None:
     exception that is set already stays set; the notice tells Python so, and the status is RAISED.
     """
     fn, run, device, status = module.begin("end_device", VOID, [PTR, I64, I64])
-    address = fn.at(fn.load(PTR, RUN.at(fn, run, "statuses")), I64, device)
+    address = fn.at(RUN.pointer(fn, run, "statuses"), I64, device)
     fn.atomic_store(status, address, "seq_cst")
     # Python sets "watched" before it reads the statuses: so it either sees this status, or is notified here.
     with fn.if_(fn.atomic_load(I64, RUN.at(fn, run, "watched"), "seq_cst").ne(0), likely=False):
@@ -123,7 +123,7 @@ def _emit_can_go(module: Module) -> None:
     state = FIBER.load(fn, fiber, "state")
     fn.return_if(state.eq(FiberState.READY), fn.constant(I1, 1))
     fn.return_if(state.eq(FiberState.ENDED), fn.constant(I1, 0))
-    run, site, slot = (fn.load(PTR, FIBER.at(fn, fiber, name)) for name in ("run", "site", "slot"))
+    run, site, slot = (FIBER.pointer(fn, fiber, name) for name in ("run", "site", "slot"))
     generation = FIBER.load(fn, fiber, "generation")
     (waits,) = fn.if_else(
         state.eq(FiberState.AWAITS_MEMBERS),
