@@ -111,6 +111,13 @@ class Emitter:
             self.bind(variable, self.fn.i64(0))
         self.bind(group.variables[-1], index)
 
+    def bind_groups(self, groups: Sequence[Group], number: Value) -> None:
+        """Set the variables of nested loops, the last of which is the innermost, for an iteration of all of them."""
+        for position, group in reversed(list(enumerate(groups))):
+            self.bind_group(group, number.integer("urem", group.extent) if position else number)
+            if position:
+                number = number.integer("udiv", group.extent)
+
     def _find(self, key: Any) -> Any:
         for scope in reversed(self._scopes):
             if key in scope:

@@ -252,14 +252,8 @@ class Split:
                 blocks = -(-first.extent // self.block)
                 low = (number.integer("urem", blocks) if self.outer else number) * self.block
                 number = number.integer("udiv", blocks)
-                even = first.extent % self.block == 0
-                high = low + self.block if even else (low + self.block).umin(first.extent)
-                levels[0] = Level(first, low, high, self.block * even, math.gcd(first.extent, self.block))
-            for position, group in enumerate(reversed(self.outer)):
-                last = position == len(self.outer) - 1
-                emitter.bind_group(group, number if last else number.integer("urem", group.extent))
-                if not last:
-                    number = number.integer("udiv", group.extent)
+                levels[0] = Level.block(first, low, self.block)
+            emitter.bind_groups(self.outer, number)
             emitter.hoist(nodes, frozenset(v for g in self.outer for v in g.variables))
             yield levels
 

@@ -49,6 +49,13 @@ class Level:
     factor: int = 1
     least: int = 0
 
+    @staticmethod
+    def block(group: Group, begin: Value, size: int) -> Level:
+        """The loop over ``size`` iterations of a group from ``begin`` on, or over fewer if the group ends there."""
+        even = group.extent % size == 0
+        end = begin + size if even else (begin + size).umin(group.extent)
+        return Level(group, begin, end, size * even, math.gcd(group.extent, size))
+
     @property
     def iterations(self) -> int:
         """The number of iterations; 0 if it is not known."""

@@ -121,9 +121,7 @@ def _write(module: Module, name: str, parts: Parts, plan: _Plan, groups: list[Gr
             number = task.index
             low = number.integer("urem", blocks) * strip
             number = number.integer("udiv", blocks)
-            even = last.extent % strip == 0
-            high = low + strip if even else (low + strip).umin(last.extent)
-            level = Level(last, low, high, strip * even, math.gcd(strip, last.extent))
+            level = Level.block(last, low, strip)
             for group in reversed(outer):
                 emitter.bind_group(group, number.integer("urem", group.extent))
                 number = number.integer("udiv", group.extent)

@@ -17,7 +17,7 @@ from xlakit.cpu.loops.emit.lanes import lanes_of
 from xlakit.cpu.loops.emit.levels import Level, Output
 from xlakit.cpu.loops.ir.index import Affine, Variable, linear, of
 from xlakit.cpu.loops.ir.nodes import indices_of
-from xlakit.cpu.loops.ir.space import Group, merged
+from xlakit.cpu.loops.ir.space import merged
 from xlakit.cpu.loops.nests.rows import Plan, lanes_of_rows, write_row
 from xlakit.data.layout import row_major_strides
 from xlakit.dataclass import dataclass
@@ -91,11 +91,11 @@ def write_elements(
     fn.effort = Effort.CODE if emitter.lanes > 1 else Effort.ALL
     with emitter.scope():
         emitter.bind(local.first, first_column)
-        _bind(emitter, where.batch, indices, bounds.batch)
+        emitter.bind_groups(merged(where.batch, indices), bounds.batch)
         emitter.hoist(nodes, frozenset((*where.batch, local.first)))
         with fn.loop(0, last_row - first_row) as row, emitter.scope():
             emitter.bind(local.row, row.index)
-            _bind(emitter, where.rows, indices, first_row + row.index)
+            emitter.bind_groups(merged(where.rows, indices), first_row + row.index)
             emitter.hoist(nodes, where.outer | {local.row, local.first})
             if emitter.lanes > 1:
                 level = Level(groups[0], first_column, last_column, factor=bounds.factor)
@@ -103,7 +103,7 @@ def write_elements(
             else:
                 hints = hints_for(nodes)
                 with fn.loop(first_column, last_column, independent=True, hints=hints) as column, emitter.scope():
-                    _bind(emitter, where.columns, indices, column.index)
+                    emitter.bind_groups(merged(where.columns, indices), column.index)
                     store_all(emitter, outputs)
 
 
@@ -123,17 +123,8 @@ def write_rows(emitter: Emitter, where: Directions, bounds: Bounds, local: Local
     emitter.lanes = lanes_of_rows(plan, nodes, inner)
     fn.effort = Effort.CODE if emitter.lanes > 1 else Effort.ALL
     with emitter.scope():
-        _bind(emitter, where.batch, indices, bounds.batch)
+        emitter.bind_groups(merged(where.batch, indices), bounds.batch)
         with fn.loop(0, bounds.rows[1] - bounds.rows[0]) as row, emitter.scope():
             emitter.bind(local.row, row.index)
-            _bind(emitter, where.rows, indices, bounds.rows[0] + row.index)
+            emitter.bind_groups(merged(where.rows, indices), bounds.rows[0] + row.index)
             write_row(emitter, plan, inner)
-
-
-def _bind(emitter: Emitter, variables: Sequence[Variable], indices: Sequence[Affine], position: Value) -> None:
-    """Bind variables to their values at a position in their common range."""
-    groups: list[Group] = merged(variables, indices)
-    for number, group in reversed(list(enumerate(groups))):
-        emitter.bind_group(group, position.integer("urem", group.extent) if number else position)
-        if number:
-            position = position.integer("udiv", group.extent)

@@ -201,10 +201,7 @@ class _Tiled:
         number = number.integer("udiv", self.across.blocks)
         along = self.along.bounds(fn, number.integer("urem", self.along.blocks))
         number = number.integer("udiv", self.along.blocks)
-        for position, group in enumerate(reversed(crossing.outer)):
-            last = position == len(crossing.outer) - 1
-            emitter.bind_group(group, number if last else number.integer("urem", group.extent))
-            number = number.integer("udiv", group.extent)
+        emitter.bind_groups(crossing.outer, number)
         known = frozenset(v for g in crossing.outer for v in g.variables)
         emitter.hoist([n for n in self.nodes if n not in crossing.staged], known)
         sizes = (along[1] - along[0], across[1] - across[0])
