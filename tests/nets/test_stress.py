@@ -25,7 +25,7 @@ def tested(request, monkeypatch):
 
 
 def test_collectives_and_feeds_from_several_threads(tested, capsys):
-    arguments = ["--backend", tested, "--replicas", "4", "--collectives", "80", "--callers", "2", "--largest", "64"]
+    arguments = ["--backend", tested, "--replicas", "4", "--collectives", "40", "--callers", "2", "--largest", "64"]
     assert stress.main([*arguments, "--watchdog", "120"]) == 0, capsys.readouterr().out
     assert "0 faults" in capsys.readouterr().out
 
@@ -67,7 +67,7 @@ def remaining():
     return counts, threading.active_count(), files
 
 
-def test_a_thousand_replicas_leave_nothing_behind(tested):
+def test_some_hundred_replicas_leave_nothing_behind(tested):
     def fails(x):
         if x < 0:
             raise ValueError("negative")
@@ -101,6 +101,6 @@ def test_a_thousand_replicas_leave_nothing_behind(tested):
     for number in range(5):
         once(number)
     before = remaining()
-    for number in range(125):
+    for number in range(50):
         once(number)
     assert remaining() == before
