@@ -7,6 +7,7 @@ import shutil
 import signal
 import subprocess
 import tempfile
+import threading
 import zlib
 
 import evaluating
@@ -117,6 +118,13 @@ def not_joined(monkeypatch):
     from xlakit.distributed import launch
 
     monkeypatch.setattr(launch, "_joined", None)
+
+
+@pytest.fixture
+def no_other_thread(monkeypatch):
+    """A program that waits for the host sees no threads that earlier tests have left, any of which might come."""
+    threads, earlier = threading.enumerate, set(threading.enumerate()) - {threading.current_thread()}
+    monkeypatch.setattr(threading, "enumerate", lambda: [thread for thread in threads() if thread not in earlier])
 
 
 @pytest.fixture

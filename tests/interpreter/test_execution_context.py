@@ -122,6 +122,7 @@ def test_a_recv_without_a_send_is_a_deadlock():
         executable()
 
 
+@pytest.mark.usefixtures("no_other_thread")
 def test_programs_that_wait_for_each_other_are_a_deadlock():
     execution_context = xla.ExecutionContext(timeout=2)
     first = compiled(

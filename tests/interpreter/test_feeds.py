@@ -143,11 +143,9 @@ def test_an_outfeed_makes_the_device_wait():
     thread.join()
 
 
-def test_a_full_outfeed_without_a_reader_is_a_deadlock(monkeypatch):
+@pytest.mark.usefixtures("no_other_thread")
+def test_a_full_outfeed_without_a_reader_is_a_deadlock():
     executable = counting(9, execution_context=xla.ExecutionContext(timeout=5, queue_items=3))
-    # Any other thread of the process might read it. Those that earlier tests have left in this one do not.
-    threads, earlier = threading.enumerate, set(threading.enumerate()) - {threading.current_thread()}
-    monkeypatch.setattr(threading, "enumerate", lambda: [thread for thread in threads() if thread not in earlier])
     start = time.monotonic()
     with pytest.raises(xla.DeadlockError) as caught:
         executable()

@@ -86,6 +86,7 @@ def test_host_transfers_are_those_of_the_device(client, backend):
     assert int(np.asarray(result)) == 5
 
 
+@pytest.mark.usefixtures("no_other_thread")
 def test_a_feed_that_cannot_come_or_does_not_fit_is_an_error_of_the_result(client, backend):
     fed = client.compile(FED, backend=backend)
     device = client.devices()[0]

@@ -118,6 +118,7 @@ def test_infeed_with_token_gives_value_and_token():
 # -- channels --------------------------------------------------------------------------------------
 
 
+@pytest.mark.usefixtures("no_other_thread")
 def test_a_send_is_over_when_its_recv_has_begun():
     execution_context = xla.ExecutionContext(timeout=2)
     sender = program(lambda b, x: (xla.send(x, 3), x)[1], s32(), execution_context=execution_context)

@@ -70,10 +70,8 @@ def test_large_integers():
     same(convert(np.array([2**64 - 1, 2**53 + 1], np.uint64), xla.F64), np.array([2.0**64, 2.0**53]))
 
 
-@pytest.mark.parametrize("kind", FLOATS, ids=by_name)
+@pytest.mark.parametrize("kind", [k for k in FLOATS if k not in (xla.F64, xla.F32, xla.F8E8M0FNU)], ids=by_name)
 def test_doubles_are_rounded_once(kind):
-    if kind in (xla.F64, xla.F32, xla.F8E8M0FNU):
-        return
     patterns = np.arange(1 << max(8, kind.bit_width), dtype=f"u{kind.dtype.itemsize}").view(kind.dtype)
     patterns = patterns[: 1 << kind.bit_width]
     table = np.unique(to_double(patterns)[np.isfinite(to_double(patterns))])
