@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from cpu.agreeing import PIECES
 
 import xlakit.cpu.loops.emit.guards as _knobs_of_guards
 from xlakit import HloModule, compile as compile_program
@@ -104,19 +105,6 @@ def test_every_array_of_a_kernel_is_checked_to_its_end(text: str, monkeypatch: p
             with pytest.raises(InternalError, match="leaves an array, that of "):
                 executable(*arguments)
         place += 2 * len(step.table)
-
-
-PIECES = """
-HloModule pieces
-ENTRY pieces {
-  a = f32[6] parameter(0)
-  p = f32[64,4] parameter(1)
-  s = f32[60,3] slice(p), slice={[0:60], [0:3]}
-  r = f32[180] reshape(s)
-  b = f32[5] parameter(2)
-  ROOT c = f32[191] concatenate(a, r, b), dimensions={0}, metadata={source_file="model.py" source_line=7}
-}
-"""
 
 
 def test_an_index_that_is_not_chosen(monkeypatch: pytest.MonkeyPatch):

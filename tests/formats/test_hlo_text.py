@@ -123,9 +123,9 @@ LINES = [
 ]
 
 
-@pytest.mark.parametrize("line", LINES)
-def test_instruction_prints_as_it_stands(line):
-    module = entry(
+def ending_in(line):
+    """A module whose root is that of the line."""
+    return entry(
         "x = f32[8] parameter(0)",
         "z = f32[] parameter(1)",
         "m = f32[4,8] parameter(2)",
@@ -134,6 +134,11 @@ def test_instruction_prints_as_it_stands(line):
         f"ROOT {line}",
         before=SCALAR_SUM,
     )
+
+
+@pytest.mark.parametrize("line", LINES)
+def test_instruction_prints_as_it_stands(line):
+    module = ending_in(line)
     assert print_instruction(module.entry.root) == line
     check_round_trip(print_module(module))
 
@@ -426,15 +431,7 @@ def test_a_shape_that_cannot_be_inferred_says_where():
 @pytest.mark.parametrize("line", LINES)
 def test_jaxlib_prints_the_same(line):
     hlo = pytest.importorskip("jaxlib._hlo")
-    module = entry(
-        "x = f32[8] parameter(0)",
-        "z = f32[] parameter(1)",
-        "m = f32[4,8] parameter(2)",
-        "q = f32[3,4,1,2] parameter(3)",
-        "k = f32[2,1,8] parameter(4)",
-        f"ROOT {line}",
-        before=SCALAR_SUM,
-    )
+    module = ending_in(line)
     options = hlo.HloPrintOptions()
     options.print_large_constants = True
     printed = print_module(module)

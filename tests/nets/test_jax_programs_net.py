@@ -77,19 +77,25 @@ def test_what_is_wrong_on_jaxlib_alone_is_no_fault(monkeypatch, capfd):
     assert "FAILED" not in said
 
 
-def test_a_program_that_ends_its_process_is_a_fault_and_the_next_one_runs(monkeypatch, tmp_path):
-    (tmp_path / "worker.py").write_text(
+@pytest.fixture
+def worker(monkeypatch, tmp_path):
+    """The file that is run in the place of the worker."""
+    file, popen = tmp_path / "worker.py", command.subprocess.Popen
+    monkeypatch.setattr(
+        command.subprocess,
+        "Popen",
+        lambda given, **options: popen([sys.executable, str(file), *given[3:]], **options),
+    )
+    return file
+
+
+def test_a_program_that_ends_its_process_is_a_fault_and_the_next_one_runs(worker):
+    worker.write_text(
         "import json, os, sys\n"
         "for number in range(int(sys.argv[2]), int(sys.argv[2]) + int(sys.argv[3])):\n"
         "    print(json.dumps({'begin': number}), flush=True)\n"
         "    if number == 1: os._exit(9)\n"
         "    print(json.dumps({'seed': f'x.{number}'}), flush=True)\n"
-    )
-    popen = command.subprocess.Popen
-    monkeypatch.setattr(
-        command.subprocess,
-        "Popen",
-        lambda given, **options: popen([sys.executable, str(tmp_path / "worker.py"), *given[3:]], **options),
     )
     found = {report["seed"]: report.get("fault", "") for report in command.reports("x", 0, 3)}
     assert list(found) == ["x.0", "x.1", "x.2"]
@@ -99,8 +105,8 @@ def test_a_program_that_ends_its_process_is_a_fault_and_the_next_one_runs(monkey
 
 
 @pytest.mark.parametrize("alone", [True, False])
-def test_a_process_that_dies_on_jaxlib_is_a_fault_only_where_it_had_run_others(monkeypatch, tmp_path, alone):
-    (tmp_path / "worker.py").write_text(
+def test_a_process_that_dies_on_jaxlib_is_a_fault_only_where_it_had_run_others(worker, alone):
+    worker.write_text(
         "import json, os, sys\n"
         "first = int(sys.argv[2])\n"
         "for number in range(first, first + int(sys.argv[3])):\n"
@@ -109,12 +115,6 @@ def test_a_process_that_dies_on_jaxlib_is_a_fault_only_where_it_had_run_others(m
         f"    if number == 1 and ({alone} or first != 1): os._exit(9)\n"
         "    print(json.dumps({'on': 'xlakit'}), flush=True)\n"
         "    print(json.dumps({'seed': f'x.{number}'}), flush=True)\n"
-    )
-    popen = command.subprocess.Popen
-    monkeypatch.setattr(
-        command.subprocess,
-        "Popen",
-        lambda given, **options: popen([sys.executable, str(tmp_path / "worker.py"), *given[3:]], **options),
     )
     found = [(r["seed"], r.get("jaxlib", "")[:26], r.get("fault", "")[:14]) for r in command.reports("x", 0, 3)]
     if alone:

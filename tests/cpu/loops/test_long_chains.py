@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
+from cpu.agreeing import PIECES
 
 import xlakit as xla
 from xlakit.cpu.codegen import generate
@@ -119,20 +120,7 @@ def test_conditions_that_only_choose_give_the_same(step: Step):
 
 @pytest.mark.parametrize("left_out", [(), ("llvm",)])
 def test_an_index_that_is_divided_stays_within_its_array_where_it_is_not_chosen(left_out: tuple[str, ...]):
-    # Before the second piece its index is negative: divided, it is far beyond the array.
-    module = xla.HloModule.from_text(
-        """
-        HloModule pieces
-        ENTRY pieces {
-          a = f32[6] parameter(0)
-          p = f32[64,4] parameter(1)
-          s = f32[60,3] slice(p), slice={[0:60], [0:3]}
-          r = f32[180] reshape(s)
-          b = f32[5] parameter(2)
-          ROOT c = f32[191] concatenate(a, r, b), dimensions={0}
-        }
-        """
-    )
+    module = xla.HloModule.from_text(PIECES)
     a, p, b = (np.arange(n, dtype=np.float32) for n in (6, 256, 5))
     p = p.reshape(64, 4)
     with compiling(plain=left_out, knobs={"guards.little": 0, "guards.often": 0.0}):

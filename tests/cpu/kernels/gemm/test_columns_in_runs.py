@@ -1,11 +1,9 @@
 """Columns that lie in runs, as those of a dot whose right operand is summed along a dimension in its middle."""
 
-import numpy as np
 import pytest
+from cpu.agreeing import agree_on_small_values
 
 import xlakit as xla
-from fuzz.modules import difference
-from fuzz.programs.values import SMALL, make_values
 from xlakit.cpu.kernels.gemm.operands import Direction, Matrix
 from xlakit.cpu.kernels.gemm.packing import ACROSS, SINGLE, pieces_of
 from xlakit.data.primitive import PrimitiveType as P
@@ -32,16 +30,7 @@ def program(kind, run, order):
 @pytest.mark.parametrize("order", ["whbc", "bhwc"])
 @pytest.mark.parametrize("run", RUNS)
 def test_results_are_those_of_the_interpreter(kind, run, order):
-    module = program(kind, run, order)
-    rng = np.random.default_rng(run)
-    shapes = [p.shape for p in module.entry.parameters]
-    arguments = [make_values(rng, s.element_type.hlo_name, s.dimensions, SMALL) for s in shapes]
-    actual = xla.compile(module, backend="cpu")(*arguments)
-    expected = xla.compile(module, backend="interpreter")(*arguments)
-    parts = [(actual, expected)]
-    if actual.dtype.kind == "c":
-        parts = [(actual.real, expected.real), (actual.imag, expected.imag)]
-    assert not any(difference(x, y) for x, y in parts)
+    agree_on_small_values(program(kind, run, order), run)
 
 
 @pytest.mark.parametrize(
