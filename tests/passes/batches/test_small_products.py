@@ -1,9 +1,12 @@
 """Batches of products of small matrices are loops, with the numbers that the dot has."""
 
+import numpy as np
 import pytest
 from cpu.agreeing import agree_on_small_values
 
 import xlakit as xla
+from fuzz.modules import difference
+from fuzz.programs.values import SMALL, make_values
 from xlakit.options import compiling
 from xlakit.passes.pipeline import run_pipeline
 

@@ -220,7 +220,7 @@ def _check_constants(text: str, name: str) -> None:
 
 
 def _check_convolutions(text: str, name: str) -> None:
-    """Raise FormatError for convolutions with dimensions of no kind: jaxlib ends the process when an error prints them."""
+    """Raise FormatError for convolutions with dimensions of no kind: jaxlib ends the process when it prints them."""
     for match in re.finditer(_FATAL_CONVOLUTION, text) if "?" in text else ():
         if "?" in match[0]:
             raise FormatError(
