@@ -58,3 +58,20 @@ ENTRY main {
         for edited, name in edits:
             renamed = renamed[: edited.start] + name + renamed[edited.end :]
         assert parse_module(renamed) == module
+
+
+def test_operands_of_what_gives_a_buffer_are_renamed():
+    text = """HloModule m
+ENTRY main {
+  x = f32[2] parameter(0)
+  b = b(f32[2]) custom-call(x), custom_call_target="Pin", output_to_operand_aliasing={{}: (0, {})}
+  ROOT y = f32[2] custom-call(b), custom_call_target="Unpin", output_to_operand_aliasing={{}: (0, {})}
+}
+"""
+    module = parse_module(text)
+    document = Document(text)
+    for definition in document.index.scopes[0].definitions:
+        renamed = text
+        for edited, name in sorted(features.rename(document, definition.span.start, "other"), reverse=True):
+            renamed = renamed[: edited.start] + name + renamed[edited.end :]
+        assert parse_module(renamed) == module

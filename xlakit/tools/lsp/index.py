@@ -264,7 +264,8 @@ def words_of(text: str, start: int, end: int) -> Iterator[Word]:
         if phase is Role.DEFINITION:
             role, phase = Role.DEFINITION, Role.OPCODE
         elif phase is Role.OPCODE:
-            if not opened and following != "[" and word not in ("ROOT", "token", "opaque"):
+            # The shape of a buffer is b(f32[2]).
+            if not opened and following != "[" and word not in ("ROOT", "token", "opaque", "b"):
                 role, phase, opcode = Role.OPCODE, Role.OPERAND, word
         elif phase is Role.OPERAND:
             if "{" not in opened and "[" not in opened and following != "[" and opcode not in opcodes_of_values():
