@@ -4,13 +4,18 @@ XLA's passes run in a process of their own with the flags that dump: HLO before,
 as protos, compressed or not, snapshots of three kinds, and what is dumped beside modules. A program must go through
 each verb from each of its dumps. What is no program is refused in a sentence, with the exit status of the documents; a
 traceback, another status, or silence is a fault. The exit status is 1 where there is a fault.
+
+Another ``--seed`` than 0 draws for each program what else XLA is told to dump, and which passes it leaves out or how
+hard it tries, so that the programs in the dumps are others; and the passes whose dumps are tried.
 """
 
 from __future__ import annotations
 
 import contextlib
 import io
+import json
 import os
+import random
 import re
 import subprocess
 import sys
@@ -35,6 +40,23 @@ _FLAGS: Final[Mapping[str, Sequence[str]]] = {
     "given-proto": (_PROTO, "--xla_dump_hlo_unoptimized_snapshots"),
     "given-text": (_TEXT, "--xla_dump_hlo_unoptimized_snapshots"),
 }
+# What a seed adds: to what a dump has, and to what XLA makes of the program.
+_FORMS: Final = (
+    "--xla_dump_hlo_as_long_text",
+    "--xla_dump_large_constants",
+    "--xla_dump_disable_metadata",
+    "--xla_dump_compress_protos",
+    "--xla_dump_module_metadata",
+    "--xla_dump_fusion_visualization",
+)
+_WAYS: Final = (
+    "--xla_backend_optimization_level=0",
+    "--xla_backend_optimization_level=1",
+    "--xla_disable_hlo_passes=fusion",
+    "--xla_disable_hlo_passes=cse,dce",
+    "--xla_disable_hlo_passes=algsimp,layout-assignment",
+    "--xla_disable_hlo_passes=call-inliner,while-loop-simplifier",
+)
 # What a file is, by its name.
 _KINDS: Final = (
     ("snapshot", r"\.snapshot\..*\.pb$"),
@@ -69,21 +91,34 @@ _VERBS: Final = (
     "run FILE --fill-elided zeros --shadow f64",
     "run FILE --fill-elided zeros --against interpreter",
     "run FILE --fill-elided zeros --profile --iterations 1",
+    "run FILE --fill-elided zeros --trace --each-iteration --json",
     "check FILE",
+    "check FILE --enable all --json",
     "convert FILE --to text",
     "convert FILE --to proto -o OUT",
     "convert FILE --to json",
     "diff FILE FILE",
+    "diff FILE FILE --run --fill-elided zeros --ignore all",
     "opt FILE",
     "opt FILE --diff",
+    "inspect FILE --as hlo",
+    "inspect FILE --fill-elided zeros --as llvm",
+    "inspect FILE --fill-elided zeros --as llvm-raw",
+    "inspect FILE --fill-elided zeros --as assembly",
+    "inspect FILE --fill-elided zeros --as memory-plan",
+    "inspect FILE --fill-elided zeros --as fallbacks",
     "inspect FILE --as cost",
     "inspect FILE --as memory",
     "inspect FILE --as collectives",
     "view FILE -o OUT",
+    "view FILE --fill-elided zeros --memory -o OUT",
+    "view FILE --no-passes -o OUT",
     "view FILE FILE -o OUT",
     "bisect FILE --fill-elided zeros --compare cpu,interpreter",
     "reduce FILE --fill-elided zeros --compare cpu,interpreter -o OUT",
     "extract FILE --fill-elided zeros --instruction ROOT -o OUT",
+    "extract FILE --fill-elided zeros --instruction ROOT --depth 3 -o OUT",
+    "tune FILE --fill-elided zeros --seconds 1",
 )
 # The statuses of a program that is well formed; bisect and reduce find two equal backends equal.
 _GOOD: Final = {"bisect": 1, "reduce": 1}
@@ -98,15 +133,22 @@ jax.block_until_ready(jax.jit(function)(*arguments))
 _MODULE = re.compile(r"module_\d+\.jit_(?!convert_element_type|broadcast_in_dim|multiply|iota|_normal|_threefry_seed)")
 
 
-def dump(program: str, flags: str, folder: Path) -> None:
+def dump(program: str, flags: Sequence[str], folder: Path) -> None:
     """Let jaxlib dump a program into a folder."""
     environment = {
         **os.environ,
         "JAX_PLATFORMS": "cpu",
-        "XLA_FLAGS": " ".join([f"--xla_dump_to={folder}", *_FLAGS[flags]]),
+        "XLA_FLAGS": " ".join([f"--xla_dump_to={folder}", *flags]),
     }
     command = [sys.executable, "-c", _CHILD, program]
     subprocess.run(command, env=environment, check=True, capture_output=True)
+
+
+def drawn(rng: random.Random | None) -> list[str]:
+    """Flags of XLA beside those of a kind of dump; none without a source."""
+    if rng is None:
+        return []
+    return [*rng.sample(_FORMS, rng.randrange(3)), *rng.sample(_WAYS, rng.randrange(2))]
 
 
 def kind_of(path: Path) -> str | None:
@@ -114,17 +156,19 @@ def kind_of(path: Path) -> str | None:
     return next((kind for kind, pattern in _KINDS if re.search(pattern, path.name)), None)
 
 
-def chosen(folder: Path, passes: int) -> dict[str, list[Path]]:
-    """The files of the module of a program, by kind: of passes so many, evenly, of the rest two of each."""
+def chosen(folder: Path, passes: int, rng: random.Random | None = None) -> dict[str, list[Path]]:
+    """The files of the module of a program, by kind: of passes so many, of the rest two of each; evenly, or drawn."""
     found: dict[str, list[Path]] = defaultdict(list)
     for path in sorted(folder.rglob("*")):
         kind = kind_of(path)
         if kind is not None and path.is_file() and _MODULE.search(str(path.relative_to(folder))):
             found[kind].append(path)
-    return {kind: _some(paths, passes if "pass" in kind else 2) for kind, paths in found.items()}
+    return {kind: _some(paths, passes if "pass" in kind else 2, rng) for kind, paths in found.items()}
 
 
-def _some(paths: Sequence[Path], count: int) -> list[Path]:
+def _some(paths: Sequence[Path], count: int, rng: random.Random | None) -> list[Path]:
+    if rng is not None:
+        return rng.sample(paths, min(count, len(paths)))
     step = max(1, -(-len(paths) // count))
     return list(paths[::step])
 
@@ -173,9 +217,16 @@ def fault_of(verb: str, kind: str, answer: tuple[int | str, str, str]) -> str | 
         return f"status {status}, not {expected}: {(err or out).strip()[:300]}"
     if "Traceback" in out + err:
         return "a traceback"
-    if status != 0 and not re.match(r"xlakit: .{20,}", err):
+    if status != 0 and not _sentence(verb, out, err):
         return f"no sentence: {err[:200]!r}"
     return None
+
+
+def _sentence(verb: str, out: str, err: str) -> bool:
+    """Whether a failure was told: on standard error, or as an object for each program."""
+    if "--json" not in verb.split():
+        return re.match(r"xlakit: .{20,}", err) is not None
+    return all(len(json.loads(line)["error"]["message"]) > 12 for line in out.splitlines()) and bool(out)
 
 
 def tried(files: Iterable[tuple[str, Path]], verbs: Sequence[str], folder: Path) -> list[str]:
@@ -204,15 +255,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--kind", help="kinds of files that contain this")
     parser.add_argument("--passes", type=int, default=4, help="files of passes of each program (4)")
+    parser.add_argument("--seed", type=int, default=0, help="of what is dumped besides, and which of it is tried (0)")
     options = parser.parse_args(arguments)
     verbs = [verb for verb in _VERBS if not options.verb or verb.split()[0] in options.verb]
     faults: list[str] = []
     with tempfile.TemporaryDirectory(prefix="verbs-") as name:
         for program in options.program or names():
             print(f"== {program}", flush=True)
-            for flags in _FLAGS:
-                dump(program, flags, Path(name) / program / flags)
-            found = chosen(Path(name) / program, options.passes)
+            rng = random.Random(f"{options.seed} {program}") if options.seed else None
+            for kind, flags in _FLAGS.items():
+                given = [*flags, *(flag for flag in drawn(rng) if flag not in flags)]
+                if rng is not None:
+                    print(f"{kind}: {' '.join(given)}", flush=True)
+                dump(program, given, Path(name) / program / kind)
+            found = chosen(Path(name) / program, options.passes, rng)
             files = [(kind, path) for kind, paths in found.items() for path in paths if (options.kind or "") in kind]
             faults += tried(files, verbs, Path(name))
     print(f"{len(faults)} faults")
