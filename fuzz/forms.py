@@ -5,6 +5,9 @@ of loops that the compiler chooses between (reductions of rows and of columns, v
 transposes, gathers, masks) between chains of operations on elements that change the type on the way, in sizes that are
 no whole number of vectors. Numbers are exact, and so are comparisons.
 
+Every fourth module has expressions of few operations and many constants instead, on all numbers of a type: what rules
+of algebra rewrite.
+
 Of three modules one is compiled as usual, one for vectors of another width or another level of the instruction set, and
 one with knobs drawn as well, as in :mod:`fuzz.forced`.
 """
@@ -19,6 +22,7 @@ import numpy as np
 
 from fuzz import forced
 from fuzz.programs.draft import Program
+from fuzz.programs.forms.expressions import expressions
 from fuzz.programs.forms.modules import forms_module
 from fuzz.support.numbered import entries, parser, run
 from xlakit import compile as compile_program
@@ -57,6 +61,11 @@ def judge(program: Program) -> str:
     return next((f"result {name}: {fault}" for name, fault in faults if fault), "")
 
 
+def program_of(seed: int, number: int) -> Program:
+    """Module ``number`` of a seed."""
+    return expressions(seed, number) if number % 4 == 3 else forms_module(seed, number)
+
+
 def drawn(seed: int, number: int) -> Options:
     """How a module is compiled."""
     full = forced.draw(seed, number)
@@ -68,7 +77,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser("fuzz.forms", __doc__, 100_000).parse_args(arguments)
 
     def fault_of(number: int) -> str:
-        program, settings = forms_module(options.seed, number), drawn(options.seed, number)
+        program, settings = program_of(options.seed, number), drawn(options.seed, number)
         if options.number is not None:
             print(program.text, settings.text)
         return forced.judge(program, judge, settings)

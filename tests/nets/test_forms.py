@@ -5,7 +5,8 @@ from collections import Counter
 
 import numpy as np
 
-from fuzz.forms import drawn, judge, unlike
+from fuzz.forms import drawn, judge, program_of, unlike
+from fuzz.programs.forms.expressions import expressions
 from fuzz.programs.forms.modules import forms_module
 from fuzz.programs.values import ALL_TYPES
 from xlakit.options import DEFAULT
@@ -13,6 +14,7 @@ from xlakit.options import DEFAULT
 _FORMS = (
     "reduce", "reduce-window", "transpose", "reverse", "slice", "pad", "concatenate", "reshape", "dynamic-slice",
     "dynamic-update-slice", "gather", "scatter", "sort", "dot", "map", "select", "convert", "bitcast-convert",
+    "while",
 )  # fmt: skip
 
 
@@ -23,13 +25,18 @@ def test_every_form_meets_every_kind_of_type():
         forms.update(re.findall(r" ([a-z-]+)\(", text))
         types.update(re.findall(r" ([a-z0-9]+)\[[0-9,]*\] ", text))
         folded.update(re.findall(r" (\w+)\[[0-9,]*\] reduce\(", text))
-    assert min(forms[form] for form in _FORMS) > 10
+    assert min(forms[form] for form in _FORMS) > 5
     assert all(types[kind] for kind in ALL_TYPES if kind != "f8e8m0fnu")
     assert {"pred", "s8", "u4", "s64", "bf16", "f16", "f64", "c64"} <= folded
 
 
 def test_forms_agree():
     assert not [fault for number in range(8) if (fault := judge(forms_module(5, number)))]
+
+
+def test_expressions_of_every_type_agree():
+    assert {expressions(5, number).case for number in range(200)} >= {"s4", "u64", "f8e8m0fnu", "bf16", "pred", "s16"}
+    assert not [fault for number in range(6) if (fault := judge(expressions(5, number)))]
 
 
 def test_arrays_are_compared_to_the_bit_but_for_nans():
@@ -50,4 +57,5 @@ def test_modules_are_compiled_as_usual_for_other_vectors_and_with_knobs():
 
 
 def test_a_program_is_that_of_its_seed_and_number():
-    assert forms_module(3, 4).text == forms_module(3, 4).text != forms_module(4, 4).text
+    assert forms_module(3, 4).text == program_of(3, 4).text != program_of(4, 4).text
+    assert expressions(3, 7).text == program_of(3, 7).text != program_of(4, 7).text
