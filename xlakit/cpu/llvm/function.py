@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import platform
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
@@ -172,24 +171,12 @@ class Function:
     def compare_exchange(self, pointer: Value, expected: Value, value: Value) -> tuple[Value, Value]:
         """Atomically store ``value`` if memory holds ``expected``; gives the old value, and whether it was stored."""
         kind = value.type.name
-        self._count += 1
-        pair = f"%v{self._count}"
+        pair = self._name(value.type).text
         self._lines.append(
             f"  {pair} = cmpxchg ptr {pointer.text}, {kind} {expected.text}, {kind} {value.text} seq_cst seq_cst"
         )
         old = self.emit(value.type, f"extractvalue {{ {kind}, i1 }} {pair}, 0")
         return old, self.emit(I1, f"extractvalue {{ {kind}, i1 }} {pair}, 1")
-
-    def pause(self) -> None:
-        """Hint to the processor that the loop spins until another thread writes."""
-        machine = platform.machine().lower()
-        if machine in ("x86_64", "amd64"):
-            self.module.declare("llvm.x86.sse2.pause", VOID, [])
-            self.call("llvm.x86.sse2.pause", VOID)
-        elif machine in ("aarch64", "arm64"):
-            self.module.declare("llvm.aarch64.hint", VOID, [I32])
-            # Hint 1 is "yield".
-            self.call("llvm.aarch64.hint", VOID, Value(self, I32, "1"))
 
     # -- calls -----------------------------------------------------------------------------------
 

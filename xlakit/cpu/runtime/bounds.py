@@ -23,6 +23,7 @@ from xlakit import options
 from xlakit.cpu.llvm import I64, PTR, VOID, Function, Module, Value, engine
 from xlakit.cpu.llvm.bounds import CHECK, HIGH, LOW, NOTE
 from xlakit.cpu.llvm.library import Library
+from xlakit.cpu.runtime import waiting
 from xlakit.dataclass import dataclass
 
 _FAULT = "xlakit_bounds_fault"
@@ -154,7 +155,7 @@ def _lock_up(fn: Function) -> None:
         return fn.atomic_update("xchg", fn.address("lock"), fn.i64(1)).ne(0)
 
     with fn.while_((), is_taken):
-        fn.pause()
+        waiting.pause(fn)
 
 
 def _unlock(fn: Function) -> None:

@@ -8,6 +8,7 @@ from xlakit.cpu.runtime import waiting
 from xlakit.cpu.runtime.context import CONTEXT, Status
 from xlakit.cpu.runtime.devices.fibers import FIBER, FiberState, current_fiber, leave_fiber
 from xlakit.cpu.runtime.float_mode import float_mode
+from xlakit.cpu.runtime.threads import emit_for_python
 
 # The time between two checks for signals in a loop; a check needs the GIL.
 _POLL_NANOSECONDS = 100_000_000
@@ -82,12 +83,3 @@ def _emit_signals(module: Module) -> None:
         fn.ret(fn.call("signals_on_thread", I64))
     leave_fiber(fn, fiber, FiberState.NEEDS_SIGNALS)
     fn.ret(FIBER.load(fn, fiber, "answer"))
-
-
-def emit_for_python(module: Module, name: str, function: str, parameters: int) -> None:
-    """``name``: a function for Python that calls ``function`` on pointers, which gives a status, without the GIL."""
-    fn = module.function(name, I64, [PTR] * parameters, external=True)
-    state = fn.call("PyEval_SaveThread", PTR)
-    status = fn.call(function, I64, *fn.parameters)
-    fn.call("PyEval_RestoreThread", VOID, state)
-    fn.ret(status)

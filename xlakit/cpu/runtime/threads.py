@@ -1,10 +1,10 @@
-"""Starts threads from native code."""
+"""Starts threads from native code, and calls native code from threads of Python."""
 
 from __future__ import annotations
 
 import signal
 
-from xlakit.cpu.llvm import I32, I64, PTR, Function, Value
+from xlakit.cpu.llvm import I32, I64, PTR, VOID, Function, Module, Value
 
 # Words of 64 bits that suffice for a signal set on every system.
 _SIGNAL_SET_WORDS = 16
@@ -28,3 +28,12 @@ def start_thread(fn: Function, function: str, argument: Value) -> Value:
     with fn.if_(is_made):
         fn.call("pthread_detach", I32, fn.load(PTR, handle))
     return is_made
+
+
+def emit_for_python(module: Module, name: str, function: str, parameters: int) -> None:
+    """``name``: a function for Python that calls ``function`` on pointers, which gives a status, without the GIL."""
+    fn = module.function(name, I64, [PTR] * parameters, external=True)
+    state = fn.call("PyEval_SaveThread", PTR)
+    status = fn.call(function, I64, *fn.parameters)
+    fn.call("PyEval_RestoreThread", VOID, state)
+    fn.ret(status)

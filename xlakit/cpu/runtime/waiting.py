@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import platform
 import time
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
@@ -74,6 +75,18 @@ def make_parking_slot(fn: Function, parking: Value) -> None:
     fn.call("pthread_cond_init", I32, condition, fn.null())
 
 
+def pause(fn: Function) -> None:
+    """Hint to the processor that the loop spins until another thread writes."""
+    machine = platform.machine().lower()
+    if machine in ("x86_64", "amd64"):
+        fn.module.declare("llvm.x86.sse2.pause", VOID, [])
+        fn.call("llvm.x86.sse2.pause", VOID)
+    elif machine in ("aarch64", "arm64"):
+        fn.module.declare("llvm.aarch64.hint", VOID, [I32])
+        # Hint 1 is "yield".
+        fn.call("llvm.aarch64.hint", VOID, fn.i32(1))
+
+
 def spin(fn: Function, pending: Callable[[], Value], nanoseconds: Value, crowded: Value | None = None) -> None:
     """Spin while ``pending`` (an I1, computed anew at each iteration), for at most ``nanoseconds``.
 
@@ -86,7 +99,7 @@ def spin(fn: Function, pending: Callable[[], Value], nanoseconds: Value, crowded
 
     start = (fn.i64(0), nanoseconds <= 0)
     with fn.while_(start, lambda iteration: pending() & ~iteration.carried[1]) as iteration:
-        fn.pause()
+        pause(fn)
         if crowded is not None:
             with fn.if_(crowded):
                 yield_processor(fn)

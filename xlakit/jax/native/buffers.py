@@ -7,6 +7,7 @@ that read the memory wait for the event first, and return its error.
 from __future__ import annotations
 
 from xlakit.cpu.llvm import I1, I8, I64, PTR, VOID, Function, Module, Value
+from xlakit.cpu.runtime import waiting
 from xlakit.jax.api.arguments import NativeStruct, slot_function
 from xlakit.jax.api.numbers import Code
 from xlakit.jax.native.errors import fail_if
@@ -68,7 +69,7 @@ def lock_buffer(fn: Function, buffer: Value) -> None:
     """Take the lock of a buffer, for a few instructions."""
     lock = BUFFER.at(fn, buffer, "lock")
     with fn.while_((), lambda _: fn.atomic_update("xchg", lock, fn.i64(1)).ne(0)):
-        fn.pause()
+        waiting.pause(fn)
 
 
 def unlock_buffer(fn: Function, buffer: Value) -> None:

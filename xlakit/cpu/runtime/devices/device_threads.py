@@ -17,10 +17,9 @@ from xlakit.cpu.runtime.context import Status
 from xlakit.cpu.runtime.devices.deadlocks import handles_signals
 from xlakit.cpu.runtime.devices.fibers import machine
 from xlakit.cpu.runtime.devices.rendezvous import RUN, parking_slot_at, table_at
-from xlakit.cpu.runtime.native_host import emit_for_python
 from xlakit.cpu.runtime.record import Record
 from xlakit.cpu.runtime.thread_state import THREAD, thread_state
-from xlakit.cpu.runtime.threads import start_thread
+from xlakit.cpu.runtime.threads import emit_for_python, start_thread
 
 # idle: the first thread of the list. waiting: the length of the list. alive: the threads that have not ended.
 _THREADS = Record(idle=1, waiting=1, alive=1, stopping=1, _line=4, mutex=8)

@@ -24,9 +24,9 @@ from xlakit.cpu.runtime import waiting
 from xlakit.cpu.runtime.context import Status
 from xlakit.cpu.runtime.devices.fibers import machine
 from xlakit.cpu.runtime.devices.rendezvous import FINISH, RUN, SLOT, slot_bytes_of, table_at
-from xlakit.cpu.runtime.native_host import emit_for_python
 from xlakit.cpu.runtime.record import Record
 from xlakit.cpu.runtime.thread_state import THREAD, thread_state
+from xlakit.cpu.runtime.threads import emit_for_python
 
 # held: a spin lock for ``free``, the list of runs that are not in use. origins: for each device its context.
 # num_arguments, num_results: the number of arrays of each device. slots, end: the offsets of the begin and the end of
