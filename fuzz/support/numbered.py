@@ -113,7 +113,7 @@ def net(
     fault_of: Callable[[argparse.Namespace, int], str],
     *flags: tuple[str, str],
     summary: Callable[[], str] = lambda: "",
-) -> Callable[[Sequence[str] | None], int]:
+) -> Callable[..., int]:
     """The ``main`` of a command that judges each program by the options and its number; gives the exit status.
 
     flags: further options without values, each with its help, which name the programs. The rest is as for :func:`run`.
