@@ -83,14 +83,27 @@ if count > 1:
     links = multihost_utils.process_allgather(np.float32([link.alpha, link.beta]))
     assert (links == links[0]).all() and (links > 0).all()
 multihost_utils.sync_global_devices("end")
-import os
+import os, signal, threading
 if not port:
     assert cluster.network.endpoint.startswith("mpi:")
 elif count == 2:
+    total = jax.jit(lambda x: jnp.exp(x).sum())
+    try:
+        if rank:
+            jax._src.distributed.global_state.client.blocking_key_value_get("interrupted", 60_000)
+        else:
+            threading.Timer(0.5, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
+        whole(total).block_until_ready()
+        raise AssertionError("was not interrupted")
+    except KeyboardInterrupt:
+        assert rank == 0
+        jax._src.distributed.global_state.client.key_value_set("interrupted", "")
+    except (ValueError, RuntimeError) as error:
+        assert rank == 1 and "process 0 (devices 0 to 1) failed: KeyboardInterrupt" in str(error), error
     print("ready", flush=True)
     sys.stdin.readline()
     try:
-        whole(jax.jit(lambda x: jnp.exp(x).sum())).block_until_ready()
+        whole(total).block_until_ready()
     except Exception as error:
         print(error, flush=True)
     os._exit(0)

@@ -21,7 +21,7 @@ from xlakit.jax.native.events import ready_event
 from xlakit.jax.native.executables import keep
 from xlakit.jax.native.memory import is_queued, leave_to_queue, share_with_queue
 from xlakit.jax.native.prepare import Prepared, is_donated, result_of, word
-from xlakit.jax.native.python import interrupt
+from xlakit.jax.native.python import interrupt, is_kept
 from xlakit.jax.native.queue import LONG_WEIGHT, await_empty, blocks_of, data_of, events_of
 from xlakit.jax.native.records import BUFFER, CALL, DEVICE, EVENT, EXECUTABLE, FAILURE, RESULT, Mode
 
@@ -173,10 +173,10 @@ def _emit_run_here(module: Module) -> None:
     since = now()
     status = fn.call_pointer(run, I64, context, data, results)
     with fn.if_(status.ne(0), likely=False):
-        _return_interrupted(fn, struct, call)
+        failure = _return_interrupted(fn, struct, call, status)
         fn.call("mark_donated", VOID, struct, fn.i64(0))
         fn.call("give_up", VOID, call)
-        fn.ret(fn.call(FAILURE, PTR, status))
+        fn.ret(failure)
     with fn.if_(measured):
         fn.call("note_time", VOID, executable, now() - since)
     fn.call("give_results", VOID, struct, call, fn.null())
@@ -187,21 +187,33 @@ def _emit_run_here(module: Module) -> None:
     fn.ret(fn.null())
 
 
-def _return_interrupted(fn: Function, struct: Value, call: Value) -> None:
-    """If a signal handler ended the program with an exception, return results that have failed.
+def _return_interrupted(fn: Function, struct: Value, call: Value, status: Value) -> Value:
+    """If a signal handler ended the program with an exception, return results that have failed; else gives the error.
 
     The call itself ends well: an error of it would be raised in place of the handler's exception, which Python raises
-    when the call returns.
+    when the call returns. Of a program that machine code runs, that exception is set still; of one that Python runs,
+    it is handed over where its error is made.
     """
-    with fn.if_(fn.call("settle_signals", I1)):
-        event = fn.call("make_event", PTR)
+
+    def interrupted() -> tuple[Value, Value]:
         interrupt(fn)
+        return error(fn, Code.CANCELLED, "the program was interrupted"), fn.constant(I1, 1)
+
+    def failed() -> tuple[Value, Value]:
+        was_kept = is_kept(fn)
+        failure = fn.call(FAILURE, PTR, status)
+        return failure, is_kept(fn) & ~was_kept
+
+    failure, is_interrupted = fn.if_else(fn.call("settle_signals", I1), interrupted, failed)
+    with fn.if_(is_interrupted):
+        event = fn.call("make_event", PTR)
         with fn.if_(event.ne(fn.null())):
-            fn.call("complete_event", VOID, event, error(fn, Code.CANCELLED, "the program was interrupted"))
+            fn.call("complete_event", VOID, event, failure)
             fn.call("give_results", VOID, struct, call, event)
             fn.call("release_event", VOID, event)
             fn.call("release_arguments", VOID, call)
             fn.ret(fn.null())
+    return failure
 
 
 def _emit_enqueue(module: Module) -> None:

@@ -114,14 +114,18 @@ def emit_calls_of_python(module: Module, functions: Iterable[str]) -> None:
 
 def interrupt(fn: Function) -> None:
     """Make Python raise what a signal handler has raised, or else KeyboardInterrupt, at the next opportunity."""
-    has_kept = _kept(fn)[0].ne(fn.null())
 
     def hand_over() -> tuple[Value]:
         return (fn.call("Py_AddPendingCall", I32, fn.address("raise_kept"), fn.null()).ne(0),)
 
-    (is_left,) = fn.if_else(has_kept, hand_over, lambda: (fn.constant(I1, 1),))
+    (is_left,) = fn.if_else(is_kept(fn), hand_over, lambda: (fn.constant(I1, 1),))
     with fn.if_(is_left):
         fn.call("PyErr_SetInterrupt", VOID)
+
+
+def is_kept(fn: Function) -> Value:
+    """Whether Python still has to raise what a signal handler has raised."""
+    return _kept(fn)[0].ne(fn.null())
 
 
 def _places(fn: Function) -> list[Value]:
