@@ -30,7 +30,7 @@ def test_the_ways_that_dilated_convolutions_take_are_common():
     assert sum(op.feature_group_count > 1 for op, _ in seen) > 15
     assert sum(op.batch_group_count > 1 for op, _ in seen) > 15
     shared = [plan for _, plan in seen if any(product.interleaved > 1 for product, _ in plan.products)]
-    assert len(shared) > 3
+    assert len(shared) > 2
 
 
 def test_dilated_convolutions_agree():
