@@ -6,8 +6,10 @@ and then the nets ``compiled`` and ``specials`` for ``--seconds`` each. It takes
 ``dpkg-deb`` and ``qemu-aarch64-static`` (package ``qemu-user-static``)::
 
     python -m fuzz.aarch64
-    python -m fuzz.aarch64 --tests math --tests scalars --seconds 0
+    python -m fuzz.aarch64 --tests math --tests kernels/lapack --each 2 --seconds 0
+    python -m fuzz.aarch64 --tests scalars --net forms --net convolutions --seconds 120
 
+With ``--each`` a test runs with so many of its parameters, spread over them, instead of all.
 An emulated processor is some twenty times slower than this one, so a whole run takes hours; its memory order is that of
 the machine below, so that nothing is shown of weak memory order. Processes that a test starts are not emulated, unless
 the system has qemu registered for binaries of AArch64 (``binfmt_misc``). The exit status is 1 where something failed.
@@ -20,20 +22,44 @@ import shutil
 import subprocess
 import sys
 import sysconfig
+from collections import defaultdict
 from collections.abc import Sequence
+from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 from fuzz.support.numbered import command
 
 _EMULATOR = "qemu-aarch64-static"
 _TESTS = ("kernels", "loops", "math", "scalars")
-_NETS = ("fuzz.compiled", "fuzz.specials")
+_NETS = ("compiled", "specials")
 # Debian's packages, whose dependencies bring the libraries that Python is linked with; wheels bring their own.
 _PACKAGES = ("python3.11", "libgomp1", "libstdc++6")
 _WHEELS = ("numpy>=2.1", "ml_dtypes>=0.5.3", "protobuf>=5.26", "scipy>=1.14", "llvmlite>=0.50")
 _FOR_TESTS = ("pytest>=8.3", "mpmath>=1.3", "hypothesis>=6.100")
 _PLATFORMS = ("manylinux_2_28_aarch64", "manylinux_2_27_aarch64", "manylinux_2_17_aarch64", "manylinux2014_aarch64")
 _TREE = Path(__file__).parents[1]
+
+
+def pytest_addoption(parser: Any) -> None:
+    """The option of pytest with this module as a plugin, in the emulated process."""
+    parser.addoption("--each", type=int, default=0)
+
+
+def pytest_collection_modifyitems(config: Any, items: list[Any]) -> None:
+    """Leave a function's tests with so many of its parameters, spread over them."""
+    most = config.getoption("--each")
+    functions: defaultdict[str, list[Any]] = defaultdict(list)
+    for item in items:
+        functions[item.nodeid.partition("[")[0]].append(item)
+    items[:] = [item for tests in functions.values() for item in (spread(tests, most) if most else tests)]
+
+
+def spread(tests: Sequence[Any], most: int) -> list[Any]:
+    """One test of each of ``most`` parts of equal length: in each one place further, so that all parameters vary."""
+    count = min(most, len(tests))
+    starts = [part * len(tests) // count for part in range(count + 1)]
+    return [tests[a + part % (b - a)] for part, (a, b) in enumerate(pairwise(starts))]
 
 
 def make(root: Path) -> None:
@@ -93,6 +119,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     folder = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "xlakit-aarch64"
     parser.add_argument("--root", type=Path, default=folder, help=f"where the environment is ({folder})")
     parser.add_argument("--tests", action="append", default=[], help="of tests/cpu; kernels, loops, math and scalars")
+    parser.add_argument("--each", type=int, default=0, help="the most tests of a function with parameters (all)")
+    parser.add_argument(
+        "--net", action="append", default=[], help="of fuzz, one with programs by numbers; compiled and specials"
+    )
     parser.add_argument("--seconds", type=float, default=300.0, help="for each of the nets (300)")
     parser.add_argument("--seed", type=int, default=0, help="what the nets' programs are made from (0)")
     options = parser.parse_args(arguments)
@@ -102,10 +132,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         parser.error(f"there is no {_EMULATOR} here; Debian has it in the package qemu-user-static")
     make(options.root)
     tests = [str(_TREE / "tests" / "cpu" / name) for name in options.tests or _TESTS]
-    failed = emulated(options.root, ["-m", "pytest", "-q", "-p", "no:cacheprovider", *tests]) != 0
-    for net in _NETS if options.seconds else ():
+    plugins = ["-p", "no:cacheprovider", "-p", "fuzz.aarch64"]
+    failed = emulated(options.root, ["-m", "pytest", "-q", *plugins, "--each", str(options.each), *tests]) != 0
+    for net in options.net or _NETS if options.seconds else ():
         budget = ["--seed", str(options.seed), "--seconds", f"{options.seconds:.0f}"]
-        failed = emulated(options.root, ["-m", net, *budget]) != 0 or failed
+        failed = emulated(options.root, ["-m", f"fuzz.{net}", *budget]) != 0 or failed
     return 1 if failed else 0
 
 

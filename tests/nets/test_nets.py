@@ -9,6 +9,7 @@ import pytest
 
 import xlakit
 from fuzz import levels, nets
+from fuzz.aarch64 import spread
 from fuzz.bug_bank.__main__ import table
 from fuzz.bug_bank.bugs import BUGS, Bug, Edit
 from fuzz.nets import NETS, Found, Net, chosen, rotated, run, shares
@@ -51,6 +52,14 @@ def test_levels_that_are_alike_share_a_sample_and_take_turns():
         first, second = (levels.sample(level, seed) for level in ("x86-64", "x86-64-v2"))
         assert sorted([*first, *second]) == everything
     assert levels.sample("x86-64", 1) == levels.sample("x86-64-v2", 2)
+
+
+def test_a_sample_of_tests_with_parameters_has_all_values_of_each():
+    tests = [(kind, lower, size) for kind in "sdcz" for lower in (False, True) for size in (1, 5, 17)]
+    sample = spread(tests, 4)
+    assert [len(set(values)) for values in zip(*sample, strict=True)] == [4, 2, 3]
+    assert spread(tests, 24) == spread(tests, 30) == tests
+    assert spread(tests, 1) == tests[:1]
 
 
 def _net(tmp_path, code):
