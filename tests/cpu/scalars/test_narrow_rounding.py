@@ -125,3 +125,17 @@ def test_zeros_have_signs_only_in_types_that_have_such_zeros(kind, opcode):
     np.testing.assert_array_equal(actual, expected)
     said = ~np.isnan(expected)
     np.testing.assert_array_equal(np.signbit(actual)[said], np.signbit(expected)[said])
+
+
+@pytest.mark.parametrize("opcode", _OPERATIONS)
+def test_roundings_past_the_largest_number_of_a_type_are_infinite(opcode):
+    module = xla.HloModule.from_text(f"""HloModule largest
+    ENTRY e {{
+      x = f8e3m4[256] parameter(0)
+      made = f8e3m4[256] {opcode}(x)
+      ROOT wide = f32[256] convert(made)
+    }}""")
+    x = np.arange(256, dtype=np.uint8).view(ml_dtypes.float8_e3m4)
+    actual, expected = (np.asarray(xla.compile(module, backend=name)(x)) for name in ("cpu", "interpreter"))
+    np.testing.assert_array_equal(actual, expected)
+    assert np.isinf(expected).sum() == {"sign": 0, "negate": 2, "abs": 2, "floor": 3, "ceil": 3}.get(opcode, 4)

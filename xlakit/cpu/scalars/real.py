@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import cache
 
+import ml_dtypes
 import numpy as np
 
 from xlakit.cpu.llvm import F32, I1, Effort, Function, Value, integer
@@ -184,6 +185,8 @@ _EXACT = (
 )
 # Of these, operations that give no zero with a sign, and nothing negative, of operands that have none.
 _WITHOUT_SIGNS = (Maximum, Minimum, And, Or, Abs, Copy)
+# Of these, operations whose results may be larger than every number of a type: 16 where 15.5 is the largest.
+_OF_WHOLE_RESULT = (Floor, Ceil, RoundNearestAfz, RoundNearestEven)
 # Of these, operations that wrap in integers of fewer than 8 bits, computed in a byte: the least has no negative.
 _LARGER = (Abs, Negate, PopulationCount, CountLeadingZeros)
 
@@ -192,6 +195,8 @@ def is_exact(op: Op, kind: PrimitiveType) -> bool:
     """Whether an operation's result is exact in its type, so that it needs no rounding and no wrapping."""
     if kind.is_floating and kind.bit_width == 8 and not _has_zeros_of_both_signs(kind):
         return isinstance(op, _WITHOUT_SIGNS)
+    if isinstance(op, _OF_WHOLE_RESULT) and not _has_a_whole_largest_number(kind):
+        return False
     return isinstance(op, _EXACT) and not (isinstance(op, _LARGER) and kind.is_integral and kind.bit_width < 8)
 
 
@@ -199,6 +204,11 @@ def is_exact(op: Op, kind: PrimitiveType) -> bool:
 def _has_zeros_of_both_signs(kind: PrimitiveType) -> bool:
     zero = np.asarray(-0.0, kind.dtype).astype(np.float64)
     return bool(zero == 0 and np.signbit(zero))
+
+
+@cache
+def _has_a_whole_largest_number(kind: PrimitiveType) -> bool:
+    return float(ml_dtypes.finfo(kind.dtype).max).is_integer()
 
 
 # -- unary --------------------------------------------------------------------------------------
