@@ -15,7 +15,7 @@ one with knobs drawn as well, as in :mod:`fuzz.forced`.
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from argparse import Namespace
 from typing import Any
 
 import numpy as np
@@ -24,7 +24,7 @@ from fuzz import forced
 from fuzz.programs.draft import Program
 from fuzz.programs.forms.expressions import expressions
 from fuzz.programs.forms.modules import forms_module
-from fuzz.support.numbered import entries, parser, run
+from fuzz.support import numbered
 from xlakit import compile as compile_program
 from xlakit.ir.instruction import HloModule
 from xlakit.options import DEFAULT, Options
@@ -72,18 +72,13 @@ def drawn(seed: int, number: int) -> Options:
     return (DEFAULT, Options(vector_bytes=full.vector_bytes, cpu=full.cpu), full)[number % 3]
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """The command."""
-    options = parser("fuzz.forms", __doc__, 100_000).parse_args(arguments)
+def _fault_of(options: Namespace, number: int) -> str:
+    program, settings = program_of(options.seed, number), drawn(options.seed, number)
+    numbered.show(options, program.text, settings.text)
+    return forced.judge(program, judge, settings)
 
-    def fault_of(number: int) -> str:
-        program, settings = program_of(options.seed, number), drawn(options.seed, number)
-        if options.number is not None:
-            print(program.text, settings.text)
-        return forced.judge(program, judge, settings)
 
-    return run("fuzz.forms", entries(options, fault_of), options.seconds)
-
+main = numbered.net("fuzz.forms", __doc__, 100_000, _fault_of)
 
 if __name__ == "__main__":
     sys.exit(main())
