@@ -20,10 +20,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-import numpy as np
-
 from xlakit.errors import ResourceError
 from xlakit.execution.groups import Grid
+from xlakit.formats.npz import write_arrays
 
 if TYPE_CHECKING:
     from xlakit.cpu.executable import CpuExecutable
@@ -165,8 +164,7 @@ class _Arguments:
 
     def _save(self, name: str, arrays: Sequence[Array]) -> None:
         (self._folder / "arguments").mkdir(exist_ok=True)
-        with (self._folder / name).open("wb") as file:
-            np.savez(file, **dict(zip(self._names, arrays, strict=True)))  # pyright: ignore[reportArgumentType]
+        write_arrays(self._folder / name, dict(zip(self._names, arrays, strict=True)))
         self._manifest["arguments"] = sorted([*self._manifest["arguments"], name])
         _write_manifest(self._folder, self._manifest)
 

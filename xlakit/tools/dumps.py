@@ -9,12 +9,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from xlakit.cpu.dumping import MANIFEST, MODULE, argument_names
 from xlakit.errors import ArgumentError, FormatError
 from xlakit.formats.detect import snapshot_of
 from xlakit.formats.hlo_proto import Snapshot
+from xlakit.formats.npz import write_arrays
 from xlakit.ir.instruction import HloModule
 from xlakit.ir.operation import Array
 from xlakit.tools.inputs import made_up, read_inputs
@@ -62,8 +61,7 @@ def write_dump(path: str, module: HloModule, arguments: Sequence[Sequence[Array]
     (folder / MODULE).write_text(module.to_text().rstrip("\n") + "\n", encoding="utf-8")
     names = [f"arguments/device_{device:04}.npz" for device in range(len(arguments))]
     for name, arrays in zip(names, arguments, strict=True):
-        with (folder / name).open("wb") as file:
-            np.savez(file, **dict(zip(argument_names(module), arrays, strict=True)))  # pyright: ignore[reportArgumentType]
+        write_arrays(folder / name, dict(zip(argument_names(module), arrays, strict=True)))
     manifest = {
         "module": module.name,
         "process": os.getpid(),

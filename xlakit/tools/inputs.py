@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import zlib
 from pathlib import Path
 from typing import Any
-from zipfile import BadZipFile
 
 import numpy as np
 
 from xlakit.data.literal import Array
 from xlakit.data.shape import ProgramShape, Shape
-from xlakit.errors import ArgumentError, FormatError
+from xlakit.errors import ArgumentError
 from xlakit.execution.inputs import make_inputs
+from xlakit.formats.npz import read_arrays
 from xlakit.ir.instruction import Computation
 from xlakit.ir.operation import TOKEN
 from xlakit.ops.data import Copy, Parameter
@@ -54,25 +53,12 @@ def read_inputs(path: str, program: ProgramShape) -> list[Any]:
     Arrays are found by the parameter's name, its number, or ``arg<number>``; elements of tuples by ``0.1``.
     Raises ArgumentError where one is missing, FormatError where the file is not NumPy's.
     """
-    arrays = _load_arrays(path)
+    arrays = read_arrays(Path(path))
     names = program.parameter_names or ("",) * len(program.parameters)
     return [
         _read(arrays, [name, str(i), f"arg{i}"] if name else [str(i), f"arg{i}"], shape, Path(path).name)
         for i, (name, shape) in enumerate(zip(names, program.parameters, strict=True))
     ]
-
-
-def _load_arrays(path: str) -> dict[str, Array]:
-    with Path(path).open("rb") as file:
-        try:
-            loaded = np.load(file, allow_pickle=False)
-            return {"0": loaded} if isinstance(loaded, np.ndarray) else dict(loaded)
-        # Exceptions of NumPy, zipfile and zlib for files that are damaged, hold Python objects or have other formats.
-        except (ValueError, EOFError, BadZipFile, zlib.error, RuntimeError, MemoryError):
-            raise FormatError(
-                f"{path} is neither a file of NumPy arrays nor a snapshot with arguments, or is damaged",
-                hint="save one with numpy.savez; no object arrays",
-            ) from None
 
 
 def _read(arrays: dict[str, Array], keys: list[str], shape: Shape, file: str) -> Any:
@@ -84,7 +70,7 @@ def _read(arrays: dict[str, Array], keys: list[str], shape: Shape, file: str) ->
         if key in arrays:
             array = arrays[key]
             dtype = shape.element_type.dtype
-            # NumPy writes types that it does not know (bf16, f8, s4) as raw bytes.
+            # Raw bytes are those of a type that NumPy does not know.
             return array.view(dtype) if array.dtype.kind == "V" and array.itemsize == dtype.itemsize else array
     raise ArgumentError(
         f"{file} has no array for parameter {' or '.join(keys)}",

@@ -14,6 +14,7 @@ import numpy as np
 
 from xlakit.api import compile
 from xlakit.data.primitive import PrimitiveType
+from xlakit.formats.npz import write_arrays
 from xlakit.ir.instruction import HloModule
 from xlakit.tools.compare import LeafComparison, compare, format_table
 from xlakit.tools.dumps import given_values
@@ -104,9 +105,7 @@ def run(
         _progress(done + 1, iterations, sum(times))
     result = devices.joined(results)
     if output_path is not None:
-        # Opened here, since savez puts .npz behind a path that does not end so.
-        with Path(output_path).open("wb") as file:
-            np.savez(file, **flatten(result))  # pyright: ignore[reportArgumentType]
+        write_arrays(Path(output_path), flatten(result))
     if compared_with is None:
         return RunResult(result, tuple(times), None)
     if compared_with.what == "snapshot":

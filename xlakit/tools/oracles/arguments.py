@@ -13,6 +13,7 @@ import numpy as np
 from xlakit.data.literal import Array
 from xlakit.data.shape import ProgramShape, Shape
 from xlakit.execution.inputs import make_inputs, make_value
+from xlakit.formats.npz import write_arrays
 from xlakit.ir.instruction import Computation
 from xlakit.ir.operation import TOKEN
 from xlakit.tools.inputs import flatten, made_up, read_inputs
@@ -65,9 +66,7 @@ class Arguments:
 
     def save(self, path: Path, program: ProgramShape) -> None:
         """Write the values of a program's parameters, for ``xlakit run --input``."""
-        arrays = _flat(names_of(program), self.values(program))
-        with path.open("wb") as file:
-            np.savez(file, **arrays)  # pyright: ignore[reportArgumentType]
+        write_arrays(path, _flat(names_of(program), self.values(program)))
 
 
 def names_of(program: ProgramShape) -> tuple[str, ...]:
