@@ -11,6 +11,7 @@ share no context. Objects of LLVM are addresses; the caller that made an object 
 from __future__ import annotations
 
 import ctypes
+import platform
 import threading
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
@@ -30,6 +31,8 @@ lock = threading.Lock()
 # The version of llvmlite with which the table below was compared. Others are compared when they are loaded.
 _KNOWN_VERSION: Final = "0.50.0"
 _PREFIX: Final = "LLVMPY_"
+# What systems call processors of this instruction set.
+_X86: Final = ("x86_64", "amd64")
 _OBJECT, _TEXT, _INT, _BOOL, _SIZE = ctypes.c_void_p, ctypes.c_char_p, ctypes.c_int, ctypes.c_bool, ctypes.c_size_t
 # Where a text is given.
 _GIVEN: Final = ctypes.POINTER(ctypes.c_char_p)
@@ -40,6 +43,7 @@ _FUNCTIONS: Final[dict[str, tuple[Any, ...]]] = {
     "InitializeNativeTarget": (None,),
     "InitializeNativeAsmPrinter": (None,),
     "InitializeNativeAsmParser": (None,),
+    "SetCommandLine": (None, _TEXT, _TEXT),
     "GetHostCPUName": (None, _GIVEN),
     "GetHostCPUFeatures": (_INT, _GIVEN),
     "GetDefaultTargetTriple": (None, _GIVEN),
@@ -163,6 +167,11 @@ def set_up() -> None:
         functions().InitializeNativeAsmPrinter()
         # For functions that are assembly.
         functions().InitializeNativeAsmParser()
+        if llvmlite.__version__ == _KNOWN_VERSION and platform.machine().lower() in _X86:
+            # Where an iteration of a loop waits for a conditional move, LLVM would branch instead: right where branches
+            # are predicted, but those of a dynamic program on random letters are not. The option is the process's, and
+            # LLVM ends a process whose option it does not know, as another version may not.
+            functions().SetCommandLine(b"xlakit", b"-x86-cmov-converter=false")
 
 
 @cache
