@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import ClassVar, TypeVar
 
+from xlakit.cpu.kernels.sort.equal_keys import EqualKeys
 from xlakit.cpu.kernels.sort.keys import (
     has_exceptions,
     is_exception,
@@ -19,7 +20,7 @@ from xlakit.cpu.kernels.sort.keys import (
     stored_bits,
 )
 from xlakit.cpu.kernels.sort.plan import COUNTS_BYTES, RADIX, RADIX_BITS, Record
-from xlakit.cpu.kernels.sort.quick import WINDOW, Order, has_compress, sort_quickly
+from xlakit.cpu.kernels.sort.quick import Order, has_compress, sort_quickly
 from xlakit.cpu.llvm import I1, I8, I64, PTR, VOID, Effort, Function, Type, Value, integer
 from xlakit.cpu.llvm.loop import NO_UNROLL
 from xlakit.cpu.llvm.promises import NO_INLINE
@@ -121,7 +122,8 @@ class SortRecords(ByKey):
     """``void(ptr source, ptr first, ptr second, i64 count, ptr result)``: sort records, stably.
 
     The address of the one of the three buffers that has the sorted records is written to ``result``. ``source`` is only
-    read, unless it is ``second`` as well. whole: whether a record is its key alone, and has the order of an integer.
+    read, unless it is ``second`` as well, which it is not if there may be exceptions and records are sorted quickly.
+    whole: whether a record is its key alone, and has the order of an integer.
     """
 
     family: ClassVar[str] = "sort_records"
@@ -132,7 +134,10 @@ class SortRecords(ByKey):
     def write(self, fn: Function) -> None:
         """Write its body."""
         move = fn.module.function("move_by_digit", VOID, MoveByDigit.parameters, attributes=[NO_INLINE])
-        MoveByDigit(self.record, self.offset, self.key, self.exceptions, self.counter).write(move)
+        quick = self.whole and has_compress(self.record)
+        # Exceptions are made like other keys before records are sorted quickly.
+        exceptions = self.exceptions and not quick
+        MoveByDigit(self.record, self.offset, self.key, exceptions, self.counter).write(move)
 
         def call(_: ByKey, *arguments: Value) -> None:
             fn.call(move, VOID, *arguments)
@@ -141,14 +146,22 @@ class SortRecords(ByKey):
         fn.store(buffers[0], result)
         fn.return_if(count < 2)
         digits = [(self, shift) for shift in range(0, 8 * self.kind.byte_width, RADIX_BITS)]
-        if not (self.whole and has_compress(self.record)):
+        if not quick:
             fn.store(sort_by_digits(fn, digits, buffers, count, call), result)
             return
         # Partitions and the network are written in vectors already; only few records, or unusual ones, are sorted by
         # digits.
         fn.effort = Effort.TIDY
         source, spare, records = buffers
-        type = integer(self.record)
+        type, order = integer(self.record), self._order()
+        equal, places = None, []
+        if self.exceptions:
+            equal = EqualKeys(fn, self.key, order, source, count)
+            places = equal.merge(records)
+            digits = [(replace(self, exceptions=False), shift) for _, shift in digits]
+        else:
+            with fn.if_(source.ne(records)):
+                fn.copy(records, source, count * type.bytes)
 
         def by_digits(begin: Value, end: Value) -> None:
             range_records, range_spare = (fn.at(buffer, type, begin) for buffer in (records, spare))
@@ -156,14 +169,10 @@ class SortRecords(ByKey):
             with fn.if_(sorted_records.ne(range_records)):
                 fn.copy(range_records, sorted_records, (end - begin) * type.bytes)
 
-        with fn.if_(source.ne(records)):
-            fn.copy(records, source, count * type.bytes)
         fn.store(records, result)
-        few = count < WINDOW
-        with fn.if_(few, likely=False):
-            by_digits(fn.i64(0), count)
-        with fn.if_(~few):
-            sort_quickly(fn, self._order(), records, spare, count, by_digits)
+        sort_quickly(fn, order, records, spare, count, by_digits)
+        if equal is not None:
+            equal.restore(records, places)
 
     def _order(self) -> Order:
         # The bits of floats are stored in the order of unsigned integers.

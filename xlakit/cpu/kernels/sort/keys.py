@@ -85,13 +85,27 @@ def ordered_bits(fn: Function, key: SortKey, stored: Value, *, exceptions: bool)
     if key.zeros_equal:
         ordered = ordered + ordered.eq(top - 1).cast("zext", ordered.type)
     if key.nan is not NanOrder.BITS:
-        # NaNs are at both ends of the bits' order. Subtracting the number of those at one end wraps these around to the
-        # top, next to the others.
-        payloads = top - 1 - _largest_magnitude(key.kind)
-        is_nan = (stored - payloads).compare("ugt", -1 - 2 * payloads)
-        last = (key.nan is NanOrder.HIGH) is not key.descending
-        ordered = fn.select(is_nan, fn.constant(ordered.type, -1 if last else 0), ordered)
+        ends = fn.constant(ordered.type, -1 if nans_are_last(key) else 0)
+        ordered = fn.select(is_stored_nan(key, stored), ends, ordered)
     return ordered
+
+
+def nans_are_last(key: SortKey) -> bool:
+    """Whether NaNs come behind all numbers, and not before them."""
+    return (key.nan is NanOrder.HIGH) is not key.descending
+
+
+def is_stored_nan(key: SortKey, stored: Value) -> Value:
+    """Whether stored bits, which are not unchanged ones, are a NaN."""
+    # NaNs are at both ends of the bits' order. Subtracting the number of those at one end wraps these around to the
+    # top, next to the others.
+    payloads = (1 << (stored.type.element.bits - 1)) - 1 - _largest_magnitude(key.kind)
+    return (stored - payloads).compare("ugt", -1 - 2 * payloads)
+
+
+def is_stored_zero(stored: Value) -> Value:
+    """Whether stored bits, which are not unchanged ones, are 0 or -0."""
+    return (stored - ((1 << (stored.type.element.bits - 1)) - 1)).compare("ult", 2)
 
 
 def _float_order(bits: Value) -> Value:

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from xlakit import machine
 from xlakit.cpu.kernels.sort.keys import has_exceptions, is_unchanged, raw_type
-from xlakit.cpu.kernels.sort.quick import has_compress
+from xlakit.cpu.kernels.sort.quick import has_compress, network_sizes
 from xlakit.cpu.llvm import Type, integer
 from xlakit.data.primitive import PrimitiveType
 from xlakit.data.shape import Shape
@@ -20,9 +20,8 @@ from xlakit.ops.sort import Sort
 from xlakit.options import knob, times
 from xlakit.passes.analysis.cost_model import cost_model
 from xlakit.passes.analysis.sort_order import KeyOrder, Part, SortKey, recognize_order
+from xlakit.target import vector_bytes
 
-# Rows of up to this many elements are sorted by counting, for each element, those before it: n * n vector comparisons.
-RANKED_ROW = knob("sort_plan.ranked_row", 128, 0, 2, 16, tries=(16, 512))
 # Few rows of at least this length are divided among tasks, into chunks that are long against the tables of counts that
 # each of them has for each digit.
 LONG_ROW = knob("sort_plan.long_row", 1 << 17, 40, 300, tries=(times(0.25), times(4)))
@@ -32,6 +31,10 @@ MOST_TASKS = knob("sort_plan.most_tasks", 32, 8)
 CACHE_LINE = 64
 RADIX_BITS = 8
 RADIX = 1 << RADIX_BITS
+# Rows of up to this many elements are sorted by counting, for each element, those before it. For each byte of a key
+# these are n * n / vector_bytes() comparisons; sorting by digits clears and adds up RADIX counts for it, and that takes
+# longest in short rows.
+RANKED_ROW = knob("sort_plan.ranked_row", lambda: math.isqrt(RADIX * vector_bytes()), 0, 2, 16, tries=(16, 512))
 # The memory of a chunk's counts of digits.
 COUNTS_BYTES = 8 * RADIX
 
@@ -173,10 +176,15 @@ class SortPlan:
         )
 
     @property
+    def keeps_records(self) -> bool:
+        """Whether records are kept as they are while they are sorted, for those whose keys are exceptions."""
+        return self.records[0].is_quick and self.records[0].has_exceptions
+
+    @property
     def slot_bytes(self) -> int:
         """The scratch memory of a task that sorts whole rows."""
         if self.method is Method.RADIX:
-            buffers = 1 if self.is_direct else self.columns + 1
+            buffers = 1 if self.is_direct else self.columns + 1 + self.keeps_records
             return _aligned(buffers * self.length * max(r.bytes for r in self.records))
         if self.method is Method.MERGE:
             buffers = 1 if self.inner == 1 else self.columns + 1
@@ -278,7 +286,9 @@ def _method(rows: int, length: int, order: KeyOrder | None, records: Sequence[Re
         return Method.NOTHING
     if order is None:
         return Method.MERGE
-    if length <= RANKED_ROW.value:
+    # A network takes less time than comparisons of each with each where it is not mostly filled up.
+    in_networks = records[0].is_quick and length >= network_sizes(records[0].bits)[0]
+    if length <= RANKED_ROW.value and not in_networks:
         return Method.RANKS
     long = length >= LONG_ROW.value and rows <= MOST_TASKS.value // 4
     if long and records[0].is_quick:

@@ -1,8 +1,7 @@
 """Quicksort in vectors, of records that have the order of integers.
 
     partition: compare vectors of records with the pivot, compress the lanes of each side, and store them
-    windows:   a range of few records is sorted by a bitonic network in registers, which always sorts WINDOW records:
-               those around the range belong before or behind it, so that sorting them as well does no harm
+    networks:  a range of few records is sorted by a bitonic network in registers, filled up with last records
 
 The larger part of a range waits on a stack while the smaller one is sorted. A range that comes from many partitions and
 is still large is sorted by digits.
@@ -21,8 +20,8 @@ from xlakit.dataclass import dataclass
 from xlakit.options import current, knob
 from xlakit.target import has_feature, vector_bytes
 
-# The number of records that the network sorts.
-WINDOW: Final = 64
+# The vectors of the largest network: half of the registers, as an exchange takes as many again.
+_VECTORS: Final = 16
 # The most partitions of a range, for each bit of the number of records; with pivots in the middle, each bit takes one.
 _CUTS = knob("sort_quick.cuts", 2, 0)
 # The words of a waiting range: its begin and end, and how often it may be partitioned. The smaller part of each range
@@ -57,6 +56,12 @@ class Order:
         """The number of records in a vector."""
         return vector_bytes() * 8 // self.bits
 
+    @property
+    def end(self) -> int:
+        """A record behind which there is no other."""
+        most = -1 if not self.signed else (1 << (self.bits - 1)) - 1
+        return ~most if self.descending else most
+
     def before(self, a: Value, b: Value) -> Value:
         """Whether records come before others."""
         return a.compare(("s" if self.signed else "u") + ("gt" if self.descending else "lt"), b)
@@ -78,11 +83,11 @@ class Order:
 def sort_quickly(
     fn: Function, order: Order, records: Value, spare: Value, count: Value, by_digits: Callable[[Value, Value], None]
 ) -> None:
-    """Write a sort of at least WINDOW records in place; ``spare`` is as much memory.
+    """Write a sort of records in place; ``spare`` is as much memory.
 
     ``by_digits(begin, end)`` sorts a range in another way.
     """
-    network = _write_network(fn, order)
+    networks = [(size, _write_network(fn, order, size)) for size in network_sizes(order.bits)]
     less = _write_partition(fn, order, "less", strict=True)
     at_most = _write_partition(fn, order, "at_most", strict=False)
     waiting = fn.alloca(I64, _WORDS * _WAITING, align=64)
@@ -116,8 +121,7 @@ def sort_quickly(
         begin, end, cuts = (fn.load(I64, fn.at(waiting, I64, depth * _WORDS + n)) for n in range(_WORDS))
 
         def few() -> list[Value]:
-            window = begin.smin(count - WINDOW)
-            fn.call(network, VOID, fn.at(records, order.type, window))
+            _call_network(fn, networks, fn.at(records, order.type, begin), end - begin)
             return [depth]
 
         def many() -> list[Value]:
@@ -127,7 +131,7 @@ def sort_quickly(
 
             return list(fn.if_else(cuts.eq(0), in_vain, lambda: cut(depth, begin, end, cuts - 1), likely=False))
 
-        loop.next(*fn.if_else(end - begin <= WINDOW, few, many))
+        loop.next(*fn.if_else(end - begin <= networks[-1][0], few, many))
 
 
 def _pivot(fn: Function, order: Order, records: Value, begin: Value, end: Value) -> Value:
@@ -162,9 +166,9 @@ def _write_partition(fn: Function, order: Order, name: str, *, strict: bool) -> 
         x = partition.load(wide, partition.at(records, type, loop.index), align=type.bytes)
         chosen = goes_left(x, spread)
         # A whole vector is stored, which ends no further than the vector just read.
-        partition.store(_compressed(partition, x, chosen), partition.at(records, type, left), align=type.bytes)
-        partition.store(_compressed(partition, x, ~chosen), partition.at(spare, type, right), align=type.bytes)
-        number = _count(partition, chosen)
+        partition.store(compressed(partition, x, chosen), partition.at(records, type, left), align=type.bytes)
+        partition.store(compressed(partition, x, ~chosen), partition.at(spare, type, right), align=type.bytes)
+        number = chosen_lanes(partition, chosen)
         loop.next(left + number, right + (lanes - number))
     left, right = loop.results
     last = first_lanes_mask(partition, lanes, end - whole)
@@ -175,9 +179,9 @@ def _write_partition(fn: Function, order: Order, name: str, *, strict: bool) -> 
         (small & last, partition.at(records, type, left)),
         (~small & last, partition.at(spare, type, right)),
     ):
-        numbers.append(_count(partition, chosen))
+        numbers.append(chosen_lanes(partition, chosen))
         masked_store(
-            partition, _compressed(partition, x, chosen), target, first_lanes_mask(partition, lanes, numbers[-1])
+            partition, compressed(partition, x, chosen), target, first_lanes_mask(partition, lanes, numbers[-1])
         )
     left = left + numbers[0]
     with partition.loop(left, end, lanes, hints=NO_UNROLL) as back:
@@ -188,38 +192,61 @@ def _write_partition(fn: Function, order: Order, name: str, *, strict: bool) -> 
     return partition
 
 
-def _count(fn: Function, chosen: Value) -> Value:
+def chosen_lanes(fn: Function, chosen: Value) -> Value:
     """The number of chosen lanes."""
     mask = integer(chosen.type.lanes)
     return fn.intrinsic("llvm.ctpop", mask, chosen.bits_as(mask)).cast("zext", I64)
 
 
-def _compressed(fn: Function, x: Value, chosen: Value) -> Value:
+def compressed(fn: Function, x: Value, chosen: Value) -> Value:
     """The chosen lanes of a vector, moved together to its begin."""
     name = f"llvm.x86.avx512.mask.compress.{x.type.mangled}"
     fn.module.declare(name, x.type, [x.type, x.type, chosen.type])
     return fn.call(name, x.type, x, fn.constant(x.type, 0), chosen)
 
 
-def _write_network(fn: Function, order: Order) -> Function:
-    """``void(ptr records)``: sort WINDOW records."""
-    network, records = fn.module.begin("sort_window", VOID, [PTR], attributes=[NO_INLINE])
+def network_sizes(bits: int) -> list[int]:
+    """The numbers of records of ``bits`` bits that networks sort, the smallest first."""
+    return [vector_bytes() * 8 // bits * vectors for vectors in (2, 4, 8, _VECTORS)]
+
+
+def _call_network(fn: Function, networks: Sequence[tuple[int, Function]], records: Value, number: Value) -> None:
+    """Write a sort of ``number`` records, at most those of the last network, by the first one that has as many."""
+    (size, network), *larger = networks
+    if not larger:
+        fn.call(network, VOID, records, number)
+        return
+
+    def fits() -> None:
+        fn.call(network, VOID, records, number)
+
+    fn.if_else(number <= size, fits, lambda: _call_network(fn, larger, records, number))
+
+
+def _write_network(fn: Function, order: Order, size: int) -> Function:
+    """``void(ptr records, i64 number)``: sort ``number`` records, at most ``size``."""
+    network, records, number = fn.module.begin(f"sort_{size}", VOID, [PTR, I64], attributes=[NO_INLINE])
     type, lanes = order.type, order.lanes
     wide = vector(type, lanes)
-    places = [network.at(records, wide, n) for n in range(WINDOW // lanes)]
-    x = [network.load(wide, place, align=type.bytes) for place in places]
-    size = 2
-    while size <= WINDOW:
+    places = [network.at(records, wide, n) for n in range(size // lanes)]
+    masks = [first_lanes_mask(network, lanes, number.smax(n * lanes) - n * lanes) for n in range(size // lanes)]
+    last = network.constant(wide, order.end)
+    x = [
+        network.select(mask, masked_load(network, wide, place, mask), last)
+        for mask, place in zip(masks, places, strict=True)
+    ]
+    run = 2
+    while run <= size:
         # Merges two sorted runs: the first step compares records at the same distance from the begin of the first run
         # and the end of the second one; the next steps sort each half.
-        x = _exchanged(network, order, x, size - 1)
-        distance = size // 4
+        x = _exchanged(network, order, x, run - 1)
+        distance = run // 4
         while distance:
             x = _exchanged(network, order, x, distance)
             distance //= 2
-        size *= 2
-    for value, place in zip(x, places, strict=True):
-        network.store(value, place, align=type.bytes)
+        run *= 2
+    for value, place, mask in zip(x, places, masks, strict=True):
+        masked_store(network, value, place, mask)
     return network
 
 

@@ -135,7 +135,8 @@ def _sort_plain(rows: Rows, plain: _Plain, sorter: RecordSorter, slot: Value, ba
     begin, end = fn.i64(0), fn.i64(plan.length)
     spare, first, exception = slot, fn.at(slot, I8, plan.length * plain.record.bytes), fn.alloca(I8)
     plain.make(rows, base, begin, end, first, exception)
-    sorted_records = sorter.sort(fn, first, spare, first, end, fn.load(I8, exception).ne(0))
+    kept = fn.at(first, I8, plan.length * plain.record.bytes) if plan.keeps_records else None
+    sorted_records = sorter.sort(fn, first, spare, first, end, fn.load(I8, exception).ne(0), kept)
     plain.unpack(rows, base, begin, end, sorted_records)
 
 
@@ -144,6 +145,7 @@ def _sort_tile(rows: Rows, sorters: list[RecordSorter], slot: Value, base: Value
     fn, plan = rows.fn, rows.plan
     row_bytes = plan.length * plan.records[0].bytes
     spare, first = slot, fn.at(slot, I8, row_bytes)
+    kept = fn.at(first, I8, plan.columns * row_bytes) if plan.keeps_records else None
     for number, sorter in enumerate(sorters):
         record, before = sorter.record, plan.records[number - 1] if number else None
 
@@ -157,7 +159,8 @@ def _sort_tile(rows: Rows, sorters: list[RecordSorter], slot: Value, base: Value
         exception = for_elements(fn, plan, columns, make)
         with fn.loop(0, columns) as loop:
             row_records = fn.at(first, I8, loop.index * row_bytes)
-            sorted_records = sorter.sort(fn, row_records, spare, row_records, fn.i64(plan.length), exception)
+            count = fn.i64(plan.length)
+            sorted_records = sorter.sort(fn, row_records, spare, row_records, count, exception, kept)
             with fn.if_(sorted_records.ne(row_records), likely=False):
                 fn.copy(row_records, sorted_records, row_bytes)
     last = plan.records[-1]

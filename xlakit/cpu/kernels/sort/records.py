@@ -104,16 +104,28 @@ class RecordSorter:
         return MoveByDigit.of(self.record, key, exceptions=exceptions, counter=self.counter)
 
     def sort(
-        self, fn: Function, source: Value, first: Value, second: Value, count: Value, exception: Value | None = None
+        self,
+        fn: Function,
+        source: Value,
+        first: Value,
+        second: Value,
+        count: Value,
+        exception: Value | None = None,
+        kept: Value | None = None,
     ) -> Value:
         """Sort records, stably; gives the one of the three buffers that has them afterwards.
 
         ``source`` is only read, unless it is ``second`` as well. ``exception``: whether one of the keys is an
-        exception; without it, some may be.
+        exception; without it, some may be. ``kept``: where records that are sorted quickly are kept as they are, for
+        those that have exceptions.
         """
 
         def call(exceptions: bool) -> list[Value]:
-            return [self._sorted(fn, exceptions, source, first, second, count)]
+            begin = source
+            if exceptions and kept is not None:
+                fn.copy(kept, source, count * self.record.bytes)
+                begin = kept
+            return [self._sorted(fn, exceptions, begin, first, second, count)]
 
         if exception is None or not self.record.has_exceptions:
             return call(self.record.has_exceptions)[0]
@@ -123,8 +135,9 @@ class RecordSorter:
         if len(self.record.keys) == 1:
             (key,) = self.record.keys
             result = fn.alloca(PTR)
-            whole = self.record.is_whole and not exceptions
-            function = SortRecords.of(self.record, key, whole, exceptions=exceptions, counter=self.counter)
+            function = SortRecords.of(
+                self.record, key, self.record.is_whole, exceptions=exceptions, counter=self.counter
+            )
             common.call(fn, function, *arguments, result)
             return fn.load(PTR, result)
         if exceptions not in self._sorts:
