@@ -41,13 +41,12 @@ from xlakit.passes.simplify.sorts import is_index, partial_sort
 # Up to this many elements are collected in a list, by insertion.
 FEW = knob("top_k.few", 32, 0, 3)
 # Few rows of at least this length are divided among tasks, into chunks that are long against the number of elements
-# found in each of them; these elements are then sorted together. Of f32[4000000] the first 20 take 0.83 of the time on
-# two threads, the first 2000 a quarter.
+# found in each of them; these elements are then sorted together.
 LONG_ROW = knob("top_k.long_row", 1 << 17, 40, 300)
 CHUNK = knob("top_k.chunk", 1 << 16, 64, 320)
-# Rows are not divided if more than one in this many elements of a chunk is wanted: too many elements would be sorted
-# again.
-WANTED_OF_CHUNK = knob("top_k.wanted_of_chunk", 32, 2)
+# Rows are not divided if more than one in this many elements of a chunk is wanted: for each that is found, whose digits
+# are counted and moved once more, as many could be compared with the bound.
+WANTED_OF_CHUNK = knob("top_k.wanted_of_chunk", 400, 2)
 
 
 _RowFunction = TypeVar("_RowFunction", bound=RowKeys)
