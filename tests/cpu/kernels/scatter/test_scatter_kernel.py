@@ -63,7 +63,9 @@ def test_rows(kind, combine):
     agree(by_rows(combine), *values)
 
 
-@pytest.mark.parametrize(("width", "way"), [(3, Sharing.ALONE), (64, Sharing.TARGETS), (4096, Sharing.WINDOW)])
+@pytest.mark.parametrize(
+    ("width", "way"), [(3, Sharing.ALONE), (64, Sharing.ALONE), (512, Sharing.TARGETS), (4096, Sharing.WINDOW)]
+)
 def test_rows_shared_by_tasks(width, way):
     count = 40_000 // width + 5
     values = numbers(np.float32, 30, width), places(30, count), numbers(np.float32, count, width, seed=1)

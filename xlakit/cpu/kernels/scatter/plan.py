@@ -24,9 +24,9 @@ _UPDATE_CYCLES, _ELEMENT_CYCLES = 6.0, 0.6
 _MOST_TASKS = knob("scatter_plan.most_tasks", 16, 3)
 # The bytes of a window that a task of a shared window has.
 _WINDOW_BYTES = knob("scatter_plan.window_bytes", 1 << 12, 4, 32)
-# The least number of elements of a window, and the number of tasks, for which each task can scan all updates and skip
-# those of other tasks.
-_TARGET_ELEMENTS = knob("scatter_plan.target_elements", 48, 1)
+# The least bytes of a window, and the number of tasks, for which each task can scan all updates and skip those of other
+# tasks: processors read shorter windows ahead only if none is skipped.
+_TARGET_BYTES = knob("scatter_plan.target_bytes", 1 << 11, 1)
 _TARGET_TASKS = knob("scatter_plan.target_tasks", 4, 2)
 # Fewer updates than this are applied by one task.
 _FEW_UPDATES = knob("scatter_plan.few_updates", 1 << 14, 0, tries=(0, 1 << 30))
@@ -222,7 +222,7 @@ def _shared(
         tasks = min(_MOST_TASKS.value, window[-1].extent * min(k.byte_width for k in kinds) // _WINDOW_BYTES.value)
         if tasks > 1:
             return Sharing.WINDOW, tasks
-    if size >= _TARGET_ELEMENTS.value and _shared_component(components) is not None:
+    if size * max(k.byte_width for k in kinds) >= _TARGET_BYTES.value and _shared_component(components) is not None:
         return Sharing.TARGETS, _TARGET_TASKS.value
     parts = min(_MOST_PARTS.value, count // (_UPDATES_PER_ELEMENT.value * max(1, elements)))
     if parts > 1 and size == 1 and len(kinds) == 1 and len(updates) == 1 and neutral(op.to_apply, kinds[0]) is not None:
