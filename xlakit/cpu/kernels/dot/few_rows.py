@@ -28,8 +28,10 @@ _SUMS_BYTES = knob("gemm_few_rows.sums_bytes", lambda: machine.current().l1 // 2
 def columns_per_task(engine: Engine, rows: int, columns: int) -> int:
     """The columns of a task."""
     most = _SUMS_BYTES.value // (rows * engine.parts * engine.acc.bytes)
-    # About a page, but short enough that each thread gets a task.
-    target = min(most, max(1024, -(-columns // 8)))
+    # About a page of a row of the matrix, but short enough that threads share it: not less than a KiB, which is read as
+    # a stream.
+    page = min(1024, max(1024 // engine.acc.bytes, -(-columns // 4)))
+    target = min(most, max(page, -(-columns // 8)))
     # At least a vector of sums for each row.
     return max(1, min(target // engine.lanes, -(-columns // engine.lanes))) * engine.lanes
 
