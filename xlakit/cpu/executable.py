@@ -23,6 +23,7 @@ from xlakit.cpu.runtime.call import execute, make_caller, nest, pointers, raise_
 from xlakit.cpu.runtime.context import Status
 from xlakit.cpu.runtime.devices.rendezvous import WAIT
 from xlakit.cpu.runtime.host import failed_call, register_steps
+from xlakit.data.shape import Shape
 from xlakit.deprecation import renamed_attribute
 from xlakit.errors import ExecutionError, XlakitError
 from xlakit.execution.context import ExecutionContext
@@ -224,6 +225,9 @@ class CpuExecutable(GeneratedProgram, Recompiled):
                 # The conversion of all arguments at once raises an error that names the argument.
                 return self._slow_call(*arguments)
             return self(*arrays)
+        same = [_of_own_dtype(v, p.shape) for v, p in zip(arguments, parameters, strict=False)]
+        if len(arguments) == len(parameters) and any(a is not b for a, b in zip(same, arguments, strict=True)):
+            return self(*same)
         return self._slow_call(*arguments)
 
     @property
@@ -412,3 +416,11 @@ def _is_native(program: Program, target: Target) -> bool:
 
 def _new_context(linked: Linked, host: int, reference: InterpreterExecutable, ordinal: int = 0) -> Context:
     return linked.new_context(ordinal=ordinal, host=host, random=reference.random[ordinal])
+
+
+def _of_own_dtype(value: object, shape: Shape) -> object:
+    """An argument; one with a copy of its dtype, as pickled arrays have it, with NumPy's own object for that."""
+    if type(value) is not np.ndarray or not shape.is_array:
+        return value
+    dtype = shape.element_type.dtype
+    return value if value.dtype is dtype or value.dtype != dtype else value.view(dtype)
