@@ -205,7 +205,7 @@ def test_scans():
 @pytest.mark.parametrize(
     ("length", "method", "change"),
     [
-        (100, Method.RANKS, {"length": 1000}),
+        (80, Method.RANKS, {"length": 1000}),
         (1000, Method.RADIX, {"scratch_bytes": 64}),
         (1000, Method.RADIX, {"records": ()}),
         (1 << 18, Method.PARALLEL_RADIX, {"tasks": 5}),
@@ -236,8 +236,8 @@ def test_first_elements(change):
 def test_scatters():
     plan = plan_scatter(
         root_of(
-            "x = f32[64,64] parameter(0) i = s32[900,1] parameter(1) u = f32[900,64] parameter(2) "
-            "ROOT y = f32[64,64] scatter(x, i, u), to_apply=add, update_window_dims={1}, inserted_window_dims={0}, "
+            "x = f32[64,512] parameter(0) i = s32[900,1] parameter(1) u = f32[900,512] parameter(2) "
+            "ROOT y = f32[64,512] scatter(x, i, u), to_apply=add, update_window_dims={1}, inserted_window_dims={0}, "
             "scatter_dims_to_operand_dims={0}, index_vector_dim=1"
         )
     )
