@@ -377,6 +377,12 @@ BUGS: tuple[Bug, ...] = (
         ),
     ),
     Bug(
+        "rounded-past-the-largest",
+        "144871c5",
+        "numbers of f8e3m4 that are rounded past the largest one are finite where they are read in the same loop",
+        (Edit("xlakit/cpu/scalars/real.py", "max).is_integer()", "max).is_integer() or True"),),
+    ),
+    Bug(
         "window-at-an-end",
         "8545409b",
         "a window that a condition leaves out is written at the first place: as if the rule had taken 0 for outside",
