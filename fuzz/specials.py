@@ -2,8 +2,9 @@
 
 A program has some operations of one type, each on all numbers at which functions have rules of their own: zeros,
 infinities and NaN, the ends of the range, in each combination of two operands or of the parts of a complex number.
-Where these are drawn one by one, a pair comes up once in thousands of programs. Types of 16 bits and more come first
-where there is not the time for all.
+Where these are drawn one by one, a pair comes up once in thousands of programs. Results narrower than F32 are converted
+in the same loop as well, where they go on in registers: they must be the numbers that are stored. Types of 16 bits and
+more come first where there is not the time for all.
 
     python -m fuzz.specials --seed 7 --seconds 60
     python -m fuzz.specials --number 12                  one program, with its text
@@ -62,8 +63,14 @@ class Batch:
     opcodes: tuple[str, ...]
     is_as_written: bool = False
 
+    @property
+    def narrow(self) -> list[int]:
+        """The operations whose results are floats of fewer than 32 bits."""
+        kinds = [_result(opcode, self.kind) for opcode in self.opcodes]
+        return [i for i, kind in enumerate(kinds) if is_float(kind) and kind not in ("f32", "f64")]
+
     def text(self, count: int) -> str:
-        """The module that has them all, on arrays of so many elements."""
+        """The module that has them all, on arrays of so many elements; narrow results are converted to F32, too."""
         results = [f"{_result(opcode, self.kind)}[{count}]" for opcode in self.opcodes]
         operands = join([f"x{i}" for i in range(self.arity)])
         lines = [f"x{i} = {self.kind}[{count}] parameter({i})" for i in range(self.arity)]
@@ -71,7 +78,12 @@ class Batch:
             f"r{i} = {result} {opcode.partition(' ')[0]}({operands})"
             for i, (opcode, result) in enumerate(zip(self.opcodes, results, strict=True))
         ]
-        lines.append(f"ROOT r = ({join(results)}) tuple({join([f'r{i}' for i in range(len(results))])})")
+        names = [f"r{i}" for i in range(len(results))]
+        for i in self.narrow:
+            lines.append(f"w{i} = f32[{count}] convert(r{i})")
+            names.append(f"w{i}")
+        results += [f"f32[{count}]"] * len(self.narrow)
+        lines.append(f"ROOT r = ({join(results)}) tuple({join(names)})")
         return "\n".join(["HloModule specials", "ENTRY e {", *lines, "}", ""])
 
 
@@ -128,7 +140,16 @@ def judge(batch: Batch, given: Sequence[Array]) -> str:
             actual = flatten(compile_program(module, backend="cpu", cache=False)(*given))
     except Exception as error:  # any exception is a finding, with the program that caused it
         return f"{type(error).__name__}: {error}"
-    for opcode, (name, other) in zip(batch.opcodes, expected.items(), strict=True):
+    made = list(actual.values())
+    for i, wide in zip(batch.narrow, made[len(batch.opcodes) :], strict=True):
+        # What goes on in registers is what is stored.
+        said = made[i].astype(np.float32)
+        wrong = (wide.view(np.uint32) != said.view(np.uint32)) & ~(np.isnan(wide) & np.isnan(said))
+        if wrong.any():
+            place = int(np.argmax(wrong))
+            at = join([repr(x[place]) for x in given])
+            return f"{batch.opcodes[i]} of {batch.kind}, converted: {wide[place]} instead of {said[place]} for {at}"
+    for opcode, (name, other) in zip(batch.opcodes, expected.items(), strict=False):
         allowed = EXACT if opcode.startswith("convert ") else tolerance(opcode, batch.kind)
         wrong = mismatches(actual[name], other, allowed)
         if other.dtype.kind == "c" and opcode not in _WITHOUT_SIGNS:

@@ -14,6 +14,7 @@ from fuzz.support.differences import CANNOT_RUN, DIFFERENCES, Mismatch
 from fuzz.support.mutators import mutate_bytes, mutate_text
 from fuzz.support.sensitivity import spread
 from fuzz.support.tolerances import BITS, EXACT, SUMS, Measure, Tolerance, mismatches
+from xlakit.cpu.scalars import real
 from xlakit.errors import InternalError
 from xlakit.execution.options import ExecutionOptions
 from xlakit.interpreter.executable import compile_module
@@ -62,6 +63,14 @@ def test_a_wrong_special_value_is_found(monkeypatch):
     )
     given = specials.arguments(batch, np.random.default_rng(1))
     assert "sign of f32: 1.0 instead of inf for " in specials.judge(batch, given)
+
+
+def test_specials_see_what_goes_on_unrounded(monkeypatch):
+    batch = specials.Batch("f8e3m4", 1, ("ceil", "convert bf16"))
+    given = specials.arguments(batch, np.random.default_rng(1))
+    assert not specials.judge(batch, given)
+    monkeypatch.setattr(real, "_has_a_whole_largest_number", lambda _: True)
+    assert specials.judge(batch, given).startswith("ceil of f8e3m4, converted: 16.0 instead of inf for ")
 
 
 def test_a_plan_has_every_operation_and_enough_programs():
