@@ -6,7 +6,7 @@ import itertools
 import struct
 from collections.abc import Iterable, Sequence
 from functools import cache
-from typing import Any, Union
+from typing import Any, Final, Union
 
 import numpy as np
 
@@ -18,6 +18,10 @@ from xlakit.dataclass import dataclass
 from xlakit.options import current
 
 Scalar = Union[Value, "tuple[Value, Value]"]
+
+# Strides of elements that are picked from vectors. LLVM picks them, too, but where the loop's first iteration is that
+# of a task, it cannot tell that addresses do not overflow, and loads one element after the other.
+PICKED: Final = (2, 4)
 
 
 @cache
@@ -111,11 +115,14 @@ def load(fn: Function, kind: PrimitiveType, array: Value, index: Value, lanes: i
 
 def load_every(
     fn: Function, kind: PrimitiveType, first: tuple[Value, Value], stride: int, lanes: int, *, ends: bool
-) -> Value:
-    """``lanes`` real elements, each ``stride`` after the one before: those wanted of vectors of neighbors.
+) -> Scalar:
+    """``lanes`` elements, each ``stride`` after the one before.
 
-    first: the array, and the index of the first element. ends: whether the array may end behind the last one.
+    Near ones are picked from vectors of neighbors, others read one by one. first: the array, and the index of the first
+    element. ends: whether the array may end behind the last one.
     """
+    if stride not in PICKED or kind.is_complex:
+        return _load_apart(fn, kind, first, stride, lanes)
     type, half, gap = memory_type(kind), lanes // 2, stride - 1
     low = fn.at(first[0], type, first[1])
     if not ends:
@@ -127,13 +134,38 @@ def load_every(
     return from_stored(fn, kind, fn.shuffle(*pair, [n * stride + (gap if n >= half else 0) for n in range(lanes)]))
 
 
+def _load_apart(fn: Function, kind: PrimitiveType, first: tuple[Value, Value], stride: int, lanes: int) -> Scalar:
+    type, width = memory_type(kind), 2 if kind.is_complex else 1
+    found: list[Value] = []
+    for part in range(width):
+        stored = fn.constant(vector(type, lanes), 0)
+        for n in range(lanes):
+            place = fn.at(first[0], type, (first[1] + n * stride) * width + part)
+            stored = fn.with_lane(stored, n, fn.load(type, place))
+        found.append(stored if kind.is_complex else from_stored(fn, kind, stored))
+    return from_parts(tuple(found))
+
+
 def store(
-    fn: Function, kind: PrimitiveType, scalar: Scalar, array: Value, index: Value, *, is_rounded: bool = False
+    fn: Function,
+    kind: PrimitiveType,
+    scalar: Scalar,
+    array: Value,
+    index: Value,
+    step: int = 1,
+    *,
+    is_rounded: bool = False,
 ) -> None:
-    """Write element ``index`` of an array, and the following elements if ``scalar`` is a vector.
+    """Write element ``index`` of an array; if ``scalar`` is a vector, further ones, each ``step`` after the one before.
 
     is_rounded: whether the scalar is exact in the element type.
     """
+    lanes = parts(scalar)[0].type.lanes
+    if step != 1 and lanes > 1:
+        for n in range(lanes):
+            one = from_parts(tuple(fn.lane(part, n) for part in parts(scalar)))
+            store(fn, kind, one, array, index + n * step, is_rounded=is_rounded)
+        return
     type = memory_type(kind)
     if isinstance(scalar, tuple):
         pair, lanes = fn.at(array, type, index * 2), scalar[0].type.lanes

@@ -56,6 +56,9 @@ def plans_of(computations: Iterable[Computation], batch: Batch) -> dict[Computat
     loops = [loop for c in own for i in c.callers if isinstance(i.op, While) and (loop := loop_of(i))]
     states = {c for loop in loops for c in (loop.body, loop.condition)}
     found: dict[Computation, Plan] = {}
+    # Where nothing works on rows, the programs are as fast in either form, and transposes come on top.
+    if not any(_works_on_rows(x, batch) for c in own for x in c.instructions if maker_of(x, batch) is not None):
+        return found
     for computation in own:
         found[computation] = _plan(computation, batch, found, carries=computation in states)
     return found
@@ -91,6 +94,13 @@ def _candidates(
         elif (maker := maker_of(x, batch)) is not None:
             makers[x] = maker
     return makers, loops
+
+
+def _works_on_rows(x: Instruction, batch: Batch) -> bool:
+    """Whether an operation is faster in batch-minor form by itself, and not only between others."""
+    # A product with weights that all members share has no gain of its own, but may become sums of vectors.
+    on_rows = isinstance(x.op, (*_ON_ROWS, Cholesky, TriangularSolve)) and _gain_of(x, batch) > 0
+    return on_rows or isinstance(x.op, Dot)
 
 
 def _gain_of(x: Instruction, batch: Batch) -> float:

@@ -159,6 +159,10 @@ class Emitter:
         """The value of a node for each iteration that is emitted; a vector with all lanes if several are."""
         return self._iterations.everywhere(self, node)
 
+    def step_of(self, offset: Affine) -> int:
+        """The distance, in memory, between the elements that neighboring lanes write."""
+        return self._iterations.step_of(offset)
+
     def _operand(self, node: Node, operand: Node) -> Scalar:
         return self._iterations.operand(self, node, operand)
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 from typing import Protocol
 
 from xlakit.cpu.llvm import Function, Value
-from xlakit.cpu.loops.ir.index import Node, Variable
+from xlakit.cpu.loops.ir.index import Affine, Node, Variable
 from xlakit.cpu.loops.ir.nodes import Apply, Load, Position
 from xlakit.cpu.scalars import Scalar
 from xlakit.cpu.scalars.memory import parts
@@ -50,6 +50,10 @@ class Iterations:
         """The distance, in memory, between the elements that a load reads for neighboring iterations."""
         return 1
 
+    def step_of(self, offset: Affine) -> int:
+        """The distance, in memory, between the elements that neighboring iterations write."""
+        return 1
+
     def everywhere(self, values: Values, node: Node) -> Scalar:
         """The value of a node for each of the iterations, although it may be the same in all of them."""
         return values.value(node)
@@ -81,6 +85,10 @@ class VectorIterations(Iterations):
     def stride_of(self, node: Load) -> int:
         """The distance between the elements of neighboring lanes; 1 if the load does not depend on the variable."""
         return node.offset.factor_of(self.variable) if self.variable in node.variables else 1
+
+    def step_of(self, offset: Affine) -> int:
+        """The distance between the elements of neighboring lanes."""
+        return offset.factor_of(self.variable)
 
     def everywhere(self, values: Values, node: Node) -> Scalar:
         """A vector: the value itself, or the scalar spread to all lanes."""

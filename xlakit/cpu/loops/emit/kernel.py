@@ -18,7 +18,7 @@ from xlakit.cpu.llvm import I64, PTR, VOID, Function, Module, Value
 from xlakit.cpu.llvm.promises import NO_INLINE
 from xlakit.cpu.loops.emit.emitter import INTERLEAVED, Emitter
 from xlakit.cpu.loops.emit.gather_prefetch import strips
-from xlakit.cpu.loops.emit.lanes import picks, write_iterations
+from xlakit.cpu.loops.emit.lanes import has_long_code, picks, write_iterations
 from xlakit.cpu.loops.emit.levels import Level, Output
 from xlakit.cpu.loops.emit.non_temporal import fence, non_temporal
 from xlakit.cpu.loops.ir.cost import element_cost
@@ -121,7 +121,9 @@ def store_all(emitter: Emitter, outputs: Sequence[Output]) -> None:
     for output, scalar, (base, index) in values:
         for first, some in _unstored(emitter, scalar):
             # The value of a node is rounded to its type.
-            store(emitter.fn, output.kind, some, base, index + first if first else index, is_rounded=True)
+            step = emitter.step_of(output.offset)
+            place = base, index + first * step if first else index
+            store(emitter.fn, output.kind, some, *place, step, is_rounded=True)
 
 
 def _unstored(emitter: Emitter, scalar: Scalar) -> list[tuple[int, Scalar]]:
@@ -192,7 +194,7 @@ def write_all_iterations(emitter: Emitter, level: Level, nodes: Sequence[Node], 
         return running
 
     # Where vectors are only sorted, the loop itself would take as long as one iteration.
-    several = 4 if picks(level.group, nodes) else side_by_side(hints_for(nodes))
+    several = 4 if picks(level.group, nodes) and not has_long_code(nodes) else side_by_side(hints_for(nodes))
     write_iterations(emitter, level, nodes, outputs, emitter.lanes * several, iteration)
 
 

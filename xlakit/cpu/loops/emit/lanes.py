@@ -28,15 +28,16 @@ from xlakit.cpu.loops.ir.nodes import (
 from xlakit.cpu.loops.ir.reducer import neutral_number
 from xlakit.cpu.scalars import Scalar, memory_type, register_type
 from xlakit.cpu.scalars.division import divides_vectors
-from xlakit.cpu.scalars.memory import as_real
+from xlakit.cpu.scalars.memory import PICKED, as_real
 from xlakit.data.primitive import PrimitiveType
 from xlakit.errors import InternalError
-from xlakit.ir.traits import Expensive
+from xlakit.ir.traits import Expensive, Transcendental
 from xlakit.ops.elementwise.binary import Add, Divide, Mulhi, Power, Remainder
 from xlakit.ops.elementwise.convert import BitcastConvert, StochasticConvert
+from xlakit.ops.elementwise.elementary import Rsqrt, Sqrt
 from xlakit.ops.elementwise.unary import Abs, Sign
 from xlakit.ops.reduction import applied_op
-from xlakit.options import is_plain
+from xlakit.options import is_plain, knob
 from xlakit.target import vector_bytes
 
 if TYPE_CHECKING:
@@ -53,17 +54,23 @@ _ALONE_OF_INTEGERS = (Power,)
 _DIVISIONS = (Divide, Remainder)
 # Fewer iterations than this do not pay for a vector of their own at the end of a loop.
 LEAST_LANES = 4
-# Strides of elements that are picked from vectors. LLVM picks them, too, but where the loop's first iteration is that
-# of a task, it cannot tell that addresses do not overflow, and loads one element after the other.
-_STRIDES = (2, 4)
+# The most elementary functions that are left to LLVM to vectorize, which takes up to 0.1 s for each: where elements lie
+# apart, its code takes half the time of vectors that are made of them one by one. A power counts as several.
+_MOST_FUNCTIONS = knob("lanes.most_functions", 100, 0, 1 << 12)
+_OF_POWER = 3
 _ALONE_OF_COMPLEX = (BitcastConvert, StochasticConvert)
 
 
 # -- which loops -----------------------------------------------------------------------------------
 
 
-def lanes_of(group: Group, nodes: Sequence[Node], outputs: Sequence[Output], reducers: Sequence[Reducer] = ()) -> int:
-    """The lanes of the vectors of a loop that computes nodes and stores outputs; 1 if it has no vectors."""
+def lanes_of(
+    group: Group, nodes: Sequence[Node], outputs: Sequence[Output], reducers: Sequence[Reducer] = (), times: int = 1
+) -> int:
+    """The lanes of the vectors of a loop that computes nodes and stores outputs; 1 if it has no vectors.
+
+    times: how often the code would be written without vectors.
+    """
     if is_plain("llvm"):
         return 1
     lane = group.variables[-1]
@@ -71,12 +78,17 @@ def lanes_of(group: Group, nodes: Sequence[Node], outputs: Sequence[Output], red
     varying = [n for n in all_nodes if lane in n.variables]
     if any(isinstance(n, Reduction) and lane not in n.variables for n in all_nodes):
         return 1
-    if not all(_fits(n, group) for n in varying):
+    is_long = has_long_code(varying, times)
+    if not all(_fits(n, group) or (is_long and isinstance(n, Load) and _is_apart(n.offset, group)) for n in varying):
         return 1
-    if picks(group, varying) and any(isinstance(n, Guarded) for n in all_nodes):
+    if any(isinstance(n, Guarded) for n in all_nodes) and any(
+        isinstance(n, Load) and not _is_along(n.offset, group) for n in varying
+    ):
         # The address of a load that is not selected is clamped for vectors of neighbors.
         return 1
-    if not all(_is_along(o.offset, group) for o in outputs) or not all(_reduces_by_lanes(f) for f in reducers):
+    if not all(_is_along(o.offset, group) or (is_long and _is_apart(o.offset, group)) for o in outputs):
+        return 1
+    if not all(_reduces_by_lanes(f) for f in reducers):
         return 1
     kinds = {o.kind for o in outputs} | {k for f in reducers for k in f.kinds}
     # A vector of elements as in memory fits one register, and a vector of elements as computed fits two.
@@ -93,6 +105,29 @@ def lanes_of(group: Group, nodes: Sequence[Node], outputs: Sequence[Output], red
     while lanes > max(group.extent, LEAST_LANES):
         lanes //= 2
     return lanes if lanes <= group.extent else 1
+
+
+def has_long_code(nodes: Iterable[Node], times: int = 1) -> bool:
+    """Whether LLVM would not vectorize the code of nodes, written so many times, or take too long for it.
+
+    Such vectors are better made of elements that lie apart.
+    """
+    found = [n for n in walk(nodes) if isinstance(n, Apply)]
+    return any(map(_is_scalar_in_llvm, found)) or times * sum(map(_length, found)) > _MOST_FUNCTIONS.value
+
+
+def _is_scalar_in_llvm(node: Apply) -> bool:
+    kind = node.arguments[0].kind
+    if isinstance(node.op, _DIVISIONS):
+        return not kind.is_floating or isinstance(node.op, Remainder)
+    return kind.is_complex and isinstance(node.op, Transcendental)
+
+
+def _length(node: Apply) -> int:
+    """The length of the code of an operation on real numbers, in elementary functions."""
+    if isinstance(node.op, Power):
+        return _OF_POWER
+    return int(isinstance(node.op, Transcendental) and not isinstance(node.op, (Sqrt, Rsqrt)))
 
 
 def picks(group: Group, nodes: Iterable[Node]) -> bool:
@@ -142,9 +177,14 @@ def _is_along(offset: Affine, group: Group) -> bool:
     return offset.factor_of(group.variables[-1]) == 1 and _is_regular(offset, group)
 
 
+def _is_apart(offset: Affine, group: Group) -> bool:
+    """Whether the elements of consecutive iterations of a loop are equally far apart in memory."""
+    return offset.factor_of(group.variables[-1]) != 0 and _is_regular(offset, group)
+
+
 def _is_picked(node: Load, group: Group) -> bool:
     """Whether consecutive iterations of a loop read elements that are one of few neighbors each."""
-    is_near = node.offset.factor_of(group.variables[-1]) in _STRIDES
+    is_near = node.offset.factor_of(group.variables[-1]) in PICKED
     return is_near and not node.kind.is_complex and _is_regular(node.offset, group)
 
 

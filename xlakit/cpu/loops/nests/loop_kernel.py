@@ -10,7 +10,7 @@ from xlakit import machine
 from xlakit.cpu.llvm import Effort, Module
 from xlakit.cpu.loops.emit.emitter import Emitter
 from xlakit.cpu.loops.emit.kernel import Phase, Split, nest, store_all, task_function
-from xlakit.cpu.loops.emit.lanes import LEAST_LANES, lanes_of
+from xlakit.cpu.loops.emit.lanes import LEAST_LANES, has_long_code, lanes_of
 from xlakit.cpu.loops.emit.levels import Level, Output
 from xlakit.cpu.loops.ir.cost import bytes_of, element_cost
 from xlakit.cpu.loops.ir.index import Node, Variable
@@ -50,6 +50,7 @@ def loop_kernel(
         groups, blocked = _along_memory(groups, nodes, outputs), False
     else:
         groups, blocked = _completing_lines(crossing.reordered(), nodes, outputs)
+    groups, times = (groups, 1) if blocked else _with_full_vectors(groups, nodes, outputs)
     iterations = math.prod(g.extent for g in groups)
     written = iterations * sum(n.kind.byte_width for n in nodes)
     iteration = element_cost(nodes, array_bytes=bytes_of(nodes) + written)
@@ -58,7 +59,7 @@ def loop_kernel(
     split = Split.of(divided, iteration * math.prod(g.extent for g in groups[len(divided) :]))
     with task_function(module, name, arrays) as (fn, emitter, begin, end):
         fn.calls_math = iterations < _LEAST_VECTOR
-        emitter.lanes = 1 if short or not groups else lanes_of(groups[-1], nodes, outputs)
+        emitter.lanes = 1 if short or not groups else lanes_of(groups[-1], nodes, outputs, times=times)
         fn.effort = Effort.CODE if emitter.lanes > 1 else Effort.ALL
         fn.is_one_vector = iterations < 2 * emitter.lanes and emitter.lanes > 1
         with split.tasks(fn, emitter, begin, end, nodes) as inner:
@@ -109,6 +110,22 @@ def _keeps_lines(group: Group, run: Group, arrays: Sequence[Output | Load]) -> b
         if group.extent > _WAYS.value * places:
             return False
     return True
+
+
+def _with_full_vectors(
+    groups: list[Group], nodes: Sequence[Node], outputs: Sequence[Output]
+) -> tuple[list[Group], int]:
+    """The loops, with a short innermost one in the place of the longer one before it, if their code is long.
+
+    Written out, it would be as many times as long as the number that is given, too.
+    """
+    if len(groups) < 2 or not 1 < groups[-1].extent <= SHORT.value:
+        return groups, 1
+    *outer, longer, short = groups
+    if longer.extent <= short.extent or not has_long_code(nodes, short.extent):
+        return groups, 1
+    lanes = lanes_of(longer, nodes, outputs, times=short.extent)
+    return ([*outer, short, longer], short.extent) if lanes > 1 else (groups, 1)
 
 
 def _completing_lines(
