@@ -78,7 +78,8 @@ def long_module(name: str, pattern: str, length: int, size: int, seed: int = 0, 
     order = [families[int(rng.integers(len(families)))] for _ in range(length + 1)]
     size = max(size, *(f.least for f in families))
     builder = xla.XlaBuilder(name)
-    shape = xla.make_shape(xla.F32, [size] * families[0].rank)
+    outer = families[0].outer
+    shape = xla.make_shape(xla.F32, [*outer, *[size] * (families[0].rank - len(outer))])
     x, given = (xla.parameter(builder, number, shape) for number in (0, 1))
 
     def chain(first: XlaOp, own: XlaOp) -> XlaOp:
@@ -102,6 +103,6 @@ def _mixed(seed: int) -> list[Family]:
     """Families of one rank, a few of all that there are."""
     rng = np.random.default_rng([seed, 0])
     rank = int(rng.integers(1, 4))
-    families = [f for f in FAMILIES.values() if f.rank == rank and f.replicas == 1]
+    families = [f for f in FAMILIES.values() if f.rank == rank and f.replicas == 1 and not f.outer]
     chosen = rng.permutation(len(families))[: int(rng.integers(2, 6))]
     return [families[int(k)] for k in chosen]

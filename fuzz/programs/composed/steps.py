@@ -56,24 +56,28 @@ Step = Callable[[Steps, XlaOp, int], XlaOp]
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """Steps of one kind. rank: of its arrays. least: the least size of a dimension. replicas: how many devices."""
+    """Steps of one kind. rank: of its arrays. least: the least size of a dimension. replicas: how many devices.
+
+    outer: the first sizes of its arrays, where they are always the same.
+    """
 
     name: str
     step: Step
     rank: int = 2
     least: int = 1
     replicas: int = 1
+    outer: tuple[int, ...] = ()
 
 
 FAMILIES: dict[str, Family] = {}
 
 
-def family(*, rank: int = 2, least: int = 1, replicas: int = 1) -> Callable[[Step], Step]:
+def family(*, rank: int = 2, least: int = 1, replicas: int = 1, outer: tuple[int, ...] = ()) -> Callable[[Step], Step]:
     """Enter a step under its function's name."""
 
     def enter(step: Step) -> Step:
         name = step.__name__.strip("_").replace("_", "-")
-        FAMILIES[name] = Family(name, step, rank, least, replicas)
+        FAMILIES[name] = Family(name, step, rank, least, replicas, outer)
         return step
 
     return enter
@@ -85,6 +89,15 @@ def family(*, rank: int = 2, least: int = 1, replicas: int = 1) -> Callable[[Ste
 @family(rank=1)
 def _elements(own: Steps, x: XlaOp, number: int) -> XlaOp:
     return xla.tanh(x) * own.given - 0.1 * number
+
+
+@family(rank=3, outer=(3, 100))
+def _powers_of_rows(own: Steps, x: XlaOp, number: int) -> XlaOp:
+    """Long code, which differs between the elements of a short row: it could be written once for each of them."""
+    row = xla.slice(own.given, [0, 0, 0], [1, 1, own.size])
+    exponent = xla.convert_element_type(xla.broadcast(xla.reshape(row, [own.size]), own.sizes[:2]), xla.F64)
+    made = xla.pow(xla.convert_element_type(xla.abs(x) + 1.0, xla.F64), exponent)
+    return own.near(xla.convert_element_type(made, xla.F32) * 0.1 + 0.01 * number)
 
 
 @family(rank=0)
