@@ -29,7 +29,6 @@ _TESTS = Path(__file__).parents[1] / "tests" / "cpu"
 _SAMPLE = (
     "kernels/dot/test_dot_kernel.py",
     "kernels/test_convolution_kernel.py",
-    "kernels/lapack/test_lapack_results.py",
     "kernels/test_fft_kernel.py",
     "kernels/test_prefix_sum.py",
     "kernels/rng/test_random_numbers_kernel.py",
