@@ -139,3 +139,18 @@ def test_roundings_past_the_largest_number_of_a_type_are_infinite(opcode):
     actual, expected = (np.asarray(xla.compile(module, backend=name)(x)) for name in ("cpu", "interpreter"))
     np.testing.assert_array_equal(actual, expected)
     assert np.isinf(expected).sum() == {"sign": 0, "negate": 2, "abs": 2, "floor": 3, "ceil": 3}.get(opcode, 4)
+
+
+@pytest.mark.parametrize("kind", ["f4e2m1fn", "f6e2m3fn", "f6e3m2fn", "f8e4m3fn", "f8e8m0fnu"])
+def test_remainders_of_divisions_by_zero_are_of_their_type(kind):
+    """Types without NaN have a number in its place."""
+    module = xla.HloModule.from_text(f"""HloModule zero
+    ENTRY e {{
+      x = {kind}[4] parameter(0)
+      y = {kind}[4] parameter(1)
+      made = {kind}[4] remainder(x, y)
+      ROOT wide = f32[4] convert(made)
+    }}""")
+    x, y = (np.array(v, module.entry.parameters[0].shape.element_type.dtype) for v in ([1, 2, 1, 0.5], [0, 1, -0.0, 0]))
+    actual, expected = (np.asarray(xla.compile(module, backend=name)(x, y)) for name in ("cpu", "interpreter"))
+    np.testing.assert_array_equal(actual, expected)

@@ -197,6 +197,9 @@ def is_exact(op: Op, kind: PrimitiveType) -> bool:
         return isinstance(op, _WITHOUT_SIGNS)
     if isinstance(op, _OF_WHOLE_RESULT) and not _has_a_whole_largest_number(kind):
         return False
+    # The remainder of a division by zero.
+    if isinstance(op, Remainder) and kind.is_floating and not _has_nan(kind):
+        return False
     return isinstance(op, _EXACT) and not (isinstance(op, _LARGER) and kind.is_integral and kind.bit_width < 8)
 
 
@@ -204,6 +207,11 @@ def is_exact(op: Op, kind: PrimitiveType) -> bool:
 def _has_zeros_of_both_signs(kind: PrimitiveType) -> bool:
     zero = np.asarray(-0.0, kind.dtype).astype(np.float64)
     return bool(zero == 0 and np.signbit(zero))
+
+
+@cache
+def _has_nan(kind: PrimitiveType) -> bool:
+    return bool(np.isnan(np.asarray(np.nan, kind.dtype).astype(np.float64)))
 
 
 @cache
