@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from xlakit.cpu.llvm.promises import NO_INLINE
-from xlakit.cpu.llvm.types import F32, F64, I32, I64, Type
+from xlakit.cpu.llvm.types import F32, F64, I32, I64, Type, integer
 from xlakit.cpu.llvm.values import Operand, Value
 from xlakit.dataclass import dataclass
 from xlakit.errors import InternalError
-from xlakit.target import fuses
+from xlakit.target import fuses, has_feature
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,6 +167,37 @@ def nearest(x: Value, factor: float) -> tuple[Value, Value]:
 def bits_of_rounder(form: Format) -> int:
     """The bits of a format's rounder."""
     return ((form.bias + form.fraction) << form.fraction) | (1 << (form.fraction - 1))
+
+
+def scales(x: Value) -> bool:
+    """Whether the processor has instructions for :func:`scaled_by_power` of a vector."""
+    size = x.type.bytes
+    if x.type.lanes == 1 or size & (size - 1) or size < 16:
+        return False
+    return has_feature("avx512f") and (size >= 64 or has_feature("avx512vl"))
+
+
+def scaled_by_power(x: Value, whole: Value) -> Value:
+    """``x * 2^whole`` for vectors of floats, rounded once, beyond the range, too.
+
+    Subnormal results take processors as long as those of products, unless the mode of the thread makes them zero.
+    """
+    fn, type = x.function, x.type
+    if type.bytes > 64:
+        half = type.lanes // 2
+        low, high = (
+            scaled_by_power(fn.shuffle(x, x, lanes), fn.shuffle(whole, whole, lanes))
+            for lanes in (range(half), range(half, type.lanes))
+        )
+        return fn.shuffle(low, high, range(type.lanes))
+    name = f"llvm.x86.avx512.mask.scalef.p{'s' if type.element is F32 else 'd'}.{8 * type.bytes}"
+    every = integer(max(type.lanes, 8))
+    operands = [x, whole, x, fn.constant(every, -1)]
+    if type.bytes == 64:
+        # Rounded as the mode of the thread says.
+        operands.append(fn.i32(4))
+    fn.module.declare(name, type, [o.type for o in operands])
+    return fn.call(name, type, *operands)
 
 
 # -- polynomials ---------------------------------------------------------------------------------

@@ -23,6 +23,8 @@ from xlakit.cpu.math.arithmetic import (
     nearest,
     or_sign_of,
     polynomial,
+    scaled_by_power,
+    scales,
     two_to,
     where,
     widened,
@@ -83,15 +85,16 @@ def _constants(x: Value) -> _Constants:
     return _SINGLE if x.type.element is F32 else _DOUBLE
 
 
-def reduced_exponential(x: Value, tail: tuple[float, ...] | None = None) -> tuple[Value, Value]:
-    """e^x = (1 + m) 2^n as (m, n), with n as :func:`nearest` gives it; x is finite or NaN, n in the range of exponents.
+def reduced_exponential(x: Value, tail: tuple[float, ...] | None = None) -> tuple[Value, Value, Value]:
+    """e^x = p 2^n as (p, n, n as :func:`nearest` gives it); x is finite or NaN, n in the range of exponents.
 
     tail: coefficients of (e^r - 1 - r) / r^2, if not those of the format.
     """
     known = _constants(x)
     whole, n = nearest(x, known.log2_e)
     r = fma(whole, -known.ln2_low, fma(whole, -known.ln2_high, x))
-    return fma(r * r, polynomial(r, tail or known.tail), r), n
+    # The rounding error of the inner sum counts a third, since |r| does.
+    return fma(fma(polynomial(r, tail or known.tail), r, 1.0), r, 1.0), whole, n
 
 
 def reduced_exponential_of_sum(
@@ -123,9 +126,14 @@ def exp(x: Value) -> Value:
     of numbers from -90 to -180, such as masked scores and distances in a Gaussian kernel.
     """
     known, form = _constants(x), format_of(x)
-    m, n = reduced_exponential(at_least(x, known.least))
+    size = at_least(x, known.least)
+    if current().flush_subnormals and scales(x):
+        # In the mode of these programs the instruction gives 0 for subnormal results, at once.
+        power, whole, _ = reduced_exponential(at_most(size, known.most + 1.0))
+        return scaled_by_power(power, whole)
+    power, _, n = reduced_exponential(size)
     # The product with 2^n, computed by adding n to the exponent bits.
-    bits = bits_of(m + 1.0) + (n << form.fraction)
+    bits = bits_of(power) + (n << form.fraction)
     small = bits.function.constant(bits.type, 0) if current().flush_subnormals else _subnormal(x, bits)
     # Compared so that NaN, too, is added to infinity, and so that the sum is the chosen side of the selection:
     # instructions with masks do both at once.
@@ -144,8 +152,8 @@ def _subnormal(x: Value, bits: Value) -> Value:
 
 def exp_within(x: Value) -> Value:
     """e^x, if that is a normal number."""
-    m, n = reduced_exponential(x)
-    return (m + 1.0) * two_to(x, n)
+    power, _, n = reduced_exponential(x)
+    return power * two_to(x, n)
 
 
 def expm1(x: Value) -> Value:
@@ -212,8 +220,8 @@ def cosh(x: Value) -> Value:
 
 def _half_exponential(size: Value) -> Value:
     """e^size / 2 for large sizes."""
-    m, n = reduced_exponential(at_most(size, 712.0))
-    return scaled(m + 1.0, n - 1)
+    power, _, n = reduced_exponential(at_most(size, 712.0))
+    return scaled(power, n - 1)
 
 
 def erf(x: Value) -> Value:

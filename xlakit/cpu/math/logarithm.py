@@ -154,8 +154,8 @@ def _power_single(size: Value, y: Value) -> Value:
     z = s * s
     logarithm = fma(n, math.log(2), fma(s * z, polynomial(z, LOG_WIDE), s + s))
     exponent = at_least(at_most(_with_end(wide, logarithm) * widened(y), 150.0), -150.0)
-    m, n = reduced_exponential(exponent, EXP_WIDE)
-    return narrowed((m + 1.0) * two_to(m, n))
+    power, _, n = reduced_exponential(exponent, EXP_WIDE)
+    return narrowed(power * two_to(power, n))
 
 
 def _power_double(size: Value, y: Value) -> Value:
