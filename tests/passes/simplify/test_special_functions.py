@@ -24,15 +24,16 @@ def erfc(x):
 
 @pytest.mark.parametrize("vector_bytes", [16, 32, 64])
 def test_erfc_is_as_near_as_rounding_the_square_lets_it(vector_bytes):
-    x = np.linspace(1, 9.19, COUNT).astype(np.float32)
+    x = np.linspace(0, 9.19, COUNT).astype(np.float32)
     exact = np.array([math.erfc(v) for v in x.tolist()])
     # What the rounded square says: exp(x^2 - rounded x^2) of it.
     error_of_square = x.astype(np.float64) ** 2 - (x * x).astype(np.float64)
     wanted = exact * np.exp(error_of_square)
     with compiling(vector_bytes=vector_bytes):
         above, below = erfc(x), erfc(-x)
-    assert np.max(np.abs(above - wanted) / np.spacing(exact.astype(np.float32))) < 6.5
-    assert np.max(np.abs(below - (2 - exact))) <= 2.0**-23
+    # Cephes' formula has 7.6 just below 1.
+    assert np.max(np.abs(above - wanted) / np.spacing(exact.astype(np.float32))) < 5.5
+    assert np.max(np.abs(below - (2 - exact))) <= 3 * 2.0**-23
 
 
 def test_special_values_of_erfc():
@@ -50,6 +51,9 @@ def test_special_values_of_erfc():
         ("compare(abs.3, broadcast.57), direction=LT", "compare(abs.3, broadcast.57), direction=LE"),
         ("exponential(negate.3)", "exponential(multiply.49)"),
         ("select(compare.4, add.28, add.35)", "select(compare.4, add.35, add.28)"),
+        ("constant(7.85386146e-05)", "constant(7.85386e-05)"),
+        ("subtract(broadcast.58, multiply.56)", "subtract(broadcast.37, multiply.56)"),
+        ("multiply(x, add.41)", "multiply(abs.3, add.41)"),
     ],
 )
 def test_other_formulas_stay(old, new):
