@@ -87,7 +87,9 @@ def sort_quickly(
 
     ``by_digits(begin, end)`` sorts a range in another way.
     """
-    networks = [(size, _write_network(fn, order, size)) for size in network_sizes(order.bits)]
+    networks: list[tuple[int, Function]] = []
+    for size in network_sizes(order.bits):
+        networks.append((size, _write_network(fn, order, size, networks)))
     less = _write_partition(fn, order, "less", strict=True)
     at_most = _write_partition(fn, order, "at_most", strict=False)
     waiting = fn.alloca(I64, _WORDS * _WAITING, align=64)
@@ -223,11 +225,21 @@ def _call_network(fn: Function, networks: Sequence[tuple[int, Function]], record
     fn.if_else(number <= size, fits, lambda: _call_network(fn, larger, records, number))
 
 
-def _write_network(fn: Function, order: Order, size: int) -> Function:
-    """``void(ptr records, i64 number)``: sort ``number`` records, at most ``size``."""
+def _write_network(fn: Function, order: Order, size: int, smaller: Sequence[tuple[int, Function]]) -> Function:
+    """``void(ptr records, i64 number)``: sort ``number`` records, at most ``size`` and more than ``smaller`` ones take.
+
+    Smaller networks sort both halves, which pass through memory. With all exchanges in one function, networks have
+    four times as many instructions, and take most of the time of a program's compilation.
+    """
     network, records, number = fn.module.begin(f"sort_{size}", VOID, [PTR, I64], attributes=[NO_INLINE])
     type, lanes = order.type, order.lanes
     wide = vector(type, lanes)
+    run = 2
+    if smaller:
+        run = size
+        half, sort_half = smaller[-1]
+        network.call(sort_half, VOID, records, network.i64(half))
+        _call_network(network, smaller, network.at(records, type, half), number - half)
     places = [network.at(records, wide, n) for n in range(size // lanes)]
     masks = [first_lanes_mask(network, lanes, number.smax(n * lanes) - n * lanes) for n in range(size // lanes)]
     last = network.constant(wide, order.end)
@@ -235,7 +247,6 @@ def _write_network(fn: Function, order: Order, size: int) -> Function:
         network.select(mask, masked_load(network, wide, place, mask), last)
         for mask, place in zip(masks, places, strict=True)
     ]
-    run = 2
     while run <= size:
         # Merges two sorted runs: the first step compares records at the same distance from the begin of the first run
         # and the end of the second one; the next steps sort each half.
@@ -247,6 +258,7 @@ def _write_network(fn: Function, order: Order, size: int) -> Function:
         run *= 2
     for value, place, mask in zip(x, places, masks, strict=True):
         masked_store(network, value, place, mask)
+    network.ret()
     return network
 
 
