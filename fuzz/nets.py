@@ -76,6 +76,7 @@ NETS: tuple[Net, ...] = (
     _net("collectives", "fuzz.collectives", 3, "devices that meet against the interpreter"),
     _net("sharded", "fuzz.sharded", 2, "modules split over partitions against the whole ones"),
     _net("sharded-chains", "fuzz.sharded --chains --count 9000", 2, "chains along split dimensions, to the bit"),
+    _net("sharded-products", "fuzz.sharded --products", 1, "products of split arrays, in steps, to the bit"),
     _net("jax-programs", "fuzz.jax_programs", 3, "JAX programs with exact numbers against jaxlib's CPU"),
     _net("jax-large", "fuzz.jax_programs --large", 1, "the same on large arrays"),
     _net("jax-batches", "fuzz.jax_programs --batches", 1, "the same over batches, as vmap makes them"),

@@ -18,11 +18,13 @@ from xlakit.dataclass import dataclass
 class Link:
     """The cost of a collective: alpha + beta n nanoseconds for the n bytes that a device sends.
 
-    The defaults were measured with two processes of one machine: Python in both, and copies of the bytes.
+    products: the multiply-adds of F32 that a device does in a nanosecond, in a product of matrices. The defaults of the
+    others were measured with two processes of one machine: Python in both, and copies of the bytes.
     """
 
     alpha: float = 500_000.0
     beta: float = 4.0
+    products: float = 16.0
 
 
 DEFAULT_LINK = Link()
@@ -32,14 +34,15 @@ _ALPHAS, _BETAS = 2.5, 2.5
 _LEAST_ALPHA, _LEAST_BETA = 1_000.0, 1 / 64
 
 
-def fitted(empty: float, full: float, bytes: int) -> Link:
+def fitted(empty: float, full: float, bytes: int, products: float) -> Link:
     """The link for which a message and its answer take these nanoseconds, an empty one and one of ``bytes`` bytes.
 
-    Its numbers are rounded to powers of two, so that programs compiled for it before are found in the compile cache.
+    products: the multiply-adds that a device does in a nanosecond. The link's numbers are rounded to powers of two, so
+    that programs compiled for it before are found in the compile cache.
     """
     alpha = max(_LEAST_ALPHA, _ALPHAS * empty)
     beta = max(_LEAST_BETA, _BETAS * (full - empty) / bytes)
-    return Link(*(2.0 ** round(math.log2(number)) for number in (alpha, beta)))
+    return Link(*(2.0 ** round(math.log2(number)) for number in (alpha, beta, products)))
 
 
 _current: ContextVar[Link | None] = ContextVar("xlakit_link", default=None)

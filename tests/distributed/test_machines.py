@@ -70,7 +70,7 @@ def test_a_slow_link_combines_more(networks):
 def test_a_link_is_measured(networks, monkeypatch):
     fast = networks[0].measured(1)
     # Exact powers of two, which are the same for most measurements.
-    assert all(np.frexp(number)[0] == 0.5 for number in (fast.alpha, fast.beta))
+    assert all(np.frexp(number)[0] == 0.5 for number in (fast.alpha, fast.beta, fast.products))
     handle = networks[1]._connections._handle
 
     def late(header, body):

@@ -70,7 +70,7 @@ def program_key(
         num_replicas,
         num_partitions,
         native_collectives,
-        link and (link.alpha, link.beta),
+        link and (link.alpha, link.beta, link.products),
         *sorted((*c_functions, *lapack_calls)),
         *_environment(),
     )

@@ -84,12 +84,12 @@ def initialize(
     # MPI's messages cannot come from another job, so a constant token is enough.
     network.join(rank, [endpoint for endpoint, _ in all], names, bytes(range(TOKEN_BYTES)))
     atexit.register(_leave, network, started)
-    network.link = _link(network, started)
+    network.link = _link(network, started, per_rank)
     _joined = Cluster(rank, [per_rank] * ranks, network)
     return _joined
 
 
-def _link(network: Network, started: mpi.Mpi) -> Link:
+def _link(network: Network, started: mpi.Mpi, devices: int) -> Link:
     """The link between the first and the last process, as measured by the first one.
 
     The last process is the most likely to be on another machine. All processes must compile for the same link, so the
@@ -100,13 +100,12 @@ def _link(network: Network, started: mpi.Mpi) -> Link:
     if rank == 0 and ranks > 1:
         # If the last process does not answer, the first program that needs it raises the error.
         with suppress(RankError):
-            link = network.measured(ranks - 1)
-    numbers = np.array([link.alpha, link.beta])
+            link = network.measured(ranks - 1, devices)
+    numbers = np.array([link.alpha, link.beta, link.products])
     api = started.api
     request = started.call(lambda: started.world.Ibcast([numbers, api.DOUBLE], 0))
     started.finish(request, lambda: None)
-    alpha, beta = map(float, numbers)
-    return Link(alpha, beta)
+    return Link(*map(float, numbers))
 
 
 def _leave(network: Network, started: mpi.Mpi) -> None:

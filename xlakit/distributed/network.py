@@ -16,6 +16,7 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
+from xlakit.cpu.runtime.processors import default_threads, processor_count
 from xlakit.distributed.connections import Connections
 from xlakit.distributed.credits import Credits
 from xlakit.distributed.deadline import Deadline, Status
@@ -30,6 +31,7 @@ from xlakit.execution.program import Program
 from xlakit.execution.run import Run
 from xlakit.ir.operation import Value
 from xlakit.link import DEFAULT_LINK, Link, fitted
+from xlakit.passes.analysis.cost_model import cost_model
 from xlakit.settings import default_timeout, receive_limit
 
 # The interval at which an ending process checks whether its runs are over, in seconds.
@@ -110,12 +112,16 @@ class Network:
         """The devices of a program: for each the process that has it."""
         return Placement(self, tuple(ranks))
 
-    def measured(self, rank: int) -> Link:
-        """The link to a process that has joined, measured by probes. Raises RankError if it does not answer."""
+    def measured(self, rank: int, devices: int = 1) -> Link:
+        """The link to a process that has joined, measured by probes. Raises RankError if it does not answer.
+
+        devices: how many devices of this process share its processors.
+        """
         self._connections.connect(rank)
         empty = min(self._round_trip(rank, 0) for _ in range(_EMPTY_PROBES))
         full = min(self._round_trip(rank, _PROBE_BYTES) for _ in range(_FULL_PROBES))
-        return fitted(1e9 * empty, 1e9 * full, _PROBE_BYTES)
+        products = default_threads(processor_count()) / devices / cost_model().multiplication
+        return fitted(1e9 * empty, 1e9 * full, _PROBE_BYTES, products)
 
     def _round_trip(self, rank: int, size: int) -> float:
         """The seconds that a message of so many bytes, and its answer, take."""

@@ -14,6 +14,7 @@ import secrets
 import socket
 import time
 from collections.abc import Sequence
+from dataclasses import asdict
 from functools import partial
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any, Final
@@ -118,13 +119,13 @@ def _exchange(state: Any, job: _Job, key: str, count: int) -> Cluster:
     if not network.has_joined:
         network.join(state.process_id, [address["endpoint"] for address in addresses], names, token)
         atexit.register(network.leave)
-    network.link = _link(state, key, network)
     share_processors([other["processors"] for other in all], processors)
+    network.link = _link(state, key, network, count)
     del job.opened[key]
     return Cluster(state.process_id, counts, network)
 
 
-def _link(state: Any, key: str, network: Network) -> Link:
+def _link(state: Any, key: str, network: Network, devices: int) -> Link:
     """The link between the first process and the last one, as measured by the first one.
 
     The last process is the most likely to be on another machine. All processes must compile for the same link, so the
@@ -136,11 +137,11 @@ def _link(state: Any, key: str, network: Network) -> Link:
     if state.process_id == 0:
         _published_value(state.client, f"{key}/joined", last)
         try:
-            found = network.measured(last)
+            found = network.measured(last, devices)
         except RankError:
             # If the process does not answer, the first program that needs it raises the error.
             found = DEFAULT_LINK
-        _publish(state.client, f"{key}/link", {"alpha": found.alpha, "beta": found.beta})
+        _publish(state.client, f"{key}/link", asdict(found))
     return Link(**_published_value(state.client, f"{key}/link", 0))
 
 

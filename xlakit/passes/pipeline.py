@@ -13,6 +13,7 @@ from xlakit.errors import ArgumentError
 from xlakit.ir.instruction import HloModule
 from xlakit.ops.communication.collective import Collective
 from xlakit.ops.communication.collective_moves import CollectivePermute
+from xlakit.ops.communication.collectives import AllGather, ReduceScatter
 from xlakit.ops.control import While
 from xlakit.ops.convolution import Convolution
 from xlakit.ops.dot import Dot
@@ -106,6 +107,12 @@ _COMBINE_COLLECTIVES = Deferred(
     "CombineCollectives",
     has(Collective, CollectivePermute),
 )
+_COLLECTIVE_MATMUL = Deferred(
+    "collective-matmul",
+    "xlakit.passes.scheduling.collective_matmul",
+    "CollectiveMatmul",
+    has(AllGather, ReduceScatter),
+)
 _EPILOGUES = Deferred(
     "epilogues", "xlakit.passes.fusion.epilogues", "Epilogues", has(Dot, Convolution), left_out_by="fusion"
 )
@@ -145,6 +152,7 @@ PIPELINE: tuple[Pass, ...] = (
     _BATCH_MINOR,
     _SMALL_PRODUCTS,
     _COMBINE_COLLECTIVES,
+    _COLLECTIVE_MATMUL,
     Fuse(),
     _EPILOGUES,
     # Fusions have copies of constants, whose originals are dead now.

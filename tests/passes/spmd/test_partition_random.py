@@ -5,6 +5,7 @@ import pytest
 from fuzz.programs.composed.modules import module
 from fuzz.programs.composed.window_chains import chain
 from fuzz.programs.split_steps import register_calls
+from fuzz.programs.composed.product_chains import product_chain
 from fuzz.sharded import judge, sharded_module
 
 
@@ -25,5 +26,10 @@ def test_groups_that_are_sharded_alike_and_calls_on_each_of_a_batch(number):
 
 
 def test_chains_of_operations_along_split_dimensions():
-    faults = {number: judge(chain(43, number), number, chains=True) for number in range(30)}
+    faults = {number: judge(chain(43, number), number, often=0.08, exact=True) for number in range(30)}
     assert {number: fault for number, fault in faults.items() if fault} == {}
+
+
+def test_chains_of_products_give_what_they_gave_whole():
+    faults = {n: judge(product_chain(44, n), n, often=0.5, exact=True) for n in range(25)}
+    assert not {n: fault for n, fault in faults.items() if fault}

@@ -49,6 +49,16 @@ _MOVED = (Collective, Permuting)
 _STAY = (AllGatherStart, AllReduceStart, CollectivePermuteStart)
 
 
+def collective_nanoseconds(sent: float) -> float:
+    """The estimated time of a collective in which a device sends so many bytes."""
+    return _ALPHA.value + _BETA.value * sent
+
+
+def least_hidden_nanoseconds() -> float:
+    """The least time that an async pair must hide."""
+    return _LEAST.value
+
+
 @dataclass(frozen=True, slots=True)
 class Overlap:
     """A collective that overlaps with work: its time, and that of the work between start and done, in nanoseconds."""
@@ -158,7 +168,7 @@ class _Times:
         return _Plan()
 
     def _latency(self, collective: Instruction) -> float:
-        return _ALPHA.value + _BETA.value * sent_bytes(collective, self._members)
+        return collective_nanoseconds(sent_bytes(collective, self._members))
 
     def _work(self, instruction: Instruction) -> float:
         """The time of an instruction on one core, in nanoseconds."""
