@@ -9,8 +9,8 @@ from xlakit.errors import ExecutionError
 from xlakit.ir.attributes import ReplicaGroups
 
 _COUNTS_HINT = (
-    "give the num_replicas and num_partitions that the program was written for, on the command line --replicas and "
-    "--partitions"
+    "give the num_replicas and num_partitions that the program was written for: in the first line of its text, "
+    "HloModule m, replica_count=R, num_partitions=P, or to xlakit run as --replicas R --partitions P"
 )
 
 

@@ -40,8 +40,10 @@ from xlakit.tools.numerics.frames import ArrayRow, Frames, describe_path
 from xlakit.tools.numerics.promotion import Promotion, promoted_type
 from xlakit.tools.numerics.trace import leaves_of
 
-# Operations whose result has no shadow value of its own: it comes from other devices, or consists of bits.
-_OPAQUE: tuple[type[Op] | type, ...] = (Collective, Permuting, Start, Done, Rng, BitcastConvert)
+# Operations whose result has no shadow value of its own: it comes from elsewhere, or consists of bits.
+_OPAQUE: tuple[type[Op] | type, ...] = (Start, Done, Rng, BitcastConvert)
+# Operations whose devices exchange shadows as they exchange values.
+_EXCHANGING = (Collective, Permuting)
 _SHOWN = 20
 
 
@@ -111,7 +113,8 @@ class ShadowReport:
     def __str__(self) -> str:
         """Tables: the largest errors, where errors are born, where they are amplified, and those of the results."""
         rows = [row for row in self.rows if row.adds]
-        parts = [_table("largest errors, without instructions that only pass them on", rows[:_SHOWN])]
+        title = "largest errors, without instructions that only pass them on"
+        parts = [_table(title, rows[:_SHOWN]) if rows else "no instruction adds an error"]
         if len(rows) > _SHOWN:
             parts.append(f"({len(rows) - _SHOWN} smaller ones are in the report as JSON)")
         for title, rows in (("errors born", self.most_born()), ("errors amplified", self.most_amplified())):
@@ -141,7 +144,7 @@ def shadow_errors(
     arguments: one for each parameter, as :class:`xlakit.Executable` takes them; several devices all get these, see
     :func:`shadow_replicated`. seed, custom_calls: as :func:`xlakit.compile` has them.
 
-    Arguments and constants count as exact. What comes from outside of the device's own computation (collectives, custom
+    Arguments and constants count as exact. What does not follow from the program's numbers (send and recv, custom
     calls, random numbers, feeds, bits converted to numbers, the elements that a scan takes and stacks) has no shadow:
     there errors begin again from zero.
 
@@ -165,7 +168,11 @@ def shadow_replicated(
             hint="shadow values are for programs in f32, bf16, f16, f8 or c64",
         )
     executable = compile_module(module, ExecutionOptions(seed=seed, custom_calls=custom_calls))
-    shadows = [_Shadow(module) for _ in range(executable.num_devices)]
+    # Shared, since devices meet at the same instruction; complete before they run, since they are threads.
+    promotion = Promotion()
+    for computation in module.computations:
+        promotion.computation(computation)
+    shadows = [_Shadow(module, promotion) for _ in range(executable.num_devices)]
     results = executable.call_observed(shadows.__getitem__, arguments)
     rows: dict[Any, ShadowRow] = {}
     for shadow in shadows:
@@ -206,19 +213,17 @@ def _join(row: ShadowRow, other: ShadowRow) -> None:
 class _Shadow:
     """The observer of one device: it keeps the shadows of the arrays that are alive."""
 
-    def __init__(self, module: HloModule) -> None:
+    def __init__(self, module: HloModule, promotion: Promotion) -> None:
         self.rows: dict[Any, ShadowRow] = {}
         self.outputs: list[tuple[tuple[int, ...], ErrorSize]] = []
         self._module = module
         self._frames = Frames()
-        self._promotion = Promotion()
-        self._promotion.computation(module.entry)
+        self._promotion = promotion
         # Keyed by id(array); the weak reference removes an entry when its array is freed.
         self._shadows: dict[int, tuple[weakref.ref[Array], Array]] = {}
 
     def enter(self, caller: Instruction, computation: Computation) -> None:
         self._frames.enter(caller, computation)
-        self._promotion.computation(computation)
 
     def leave(self) -> None:
         self._frames.leave()
@@ -245,7 +250,7 @@ class _Shadow:
         """Compute the shadow of a result from the operands' shadows, and note the error.
 
         The error that this instruction itself adds is found from its result in F64 on the program's operands. Results
-        of other operations (calls, collectives) get their shadows within the called computation, or have none.
+        of other operations (calls, custom calls) get their shadows within the called computation, or have none.
         """
         arrays = list(leaves_of(value))
         unrounded: list[Array] | None = None
@@ -308,8 +313,10 @@ def _amplification(error: float, before: float, array: Array) -> float:
 
 
 def _is_computed(instruction: Instruction) -> bool:
-    """Whether the operation alone computes the result from the operands, as numbers rather than bits."""
+    """Whether the operation computes the result from operands, as numbers rather than bits."""
     op = instruction.op
+    if isinstance(op, _EXCHANGING):
+        return True
     # Bits read as another type.
     bits = isinstance(op, Bitcast) and instruction.operands[0].shape.element_type is not instruction.shape.element_type
     return not (isinstance(op, (*_OPAQUE, Calling)) or op.has_side_effect or bits)
