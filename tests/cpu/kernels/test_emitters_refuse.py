@@ -208,6 +208,7 @@ def test_scans():
         (80, Method.RANKS, {"length": 1000}),
         (1000, Method.RADIX, {"scratch_bytes": 64}),
         (1000, Method.RADIX, {"records": ()}),
+        (1000, Method.RADIX, {"method": Method.QUICK}),
         (1 << 18, Method.PARALLEL_RADIX, {"tasks": 5}),
         (1 << 18, Method.PARALLEL_RADIX, {"scratch_bytes": 1 << 18}),
     ],

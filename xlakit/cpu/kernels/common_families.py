@@ -22,7 +22,8 @@ from xlakit.cpu.kernels.sort.common import (
     CountDigits,
     MoveByDigit,
     PackRecords,
-    SortRecords,
+    SortByDigits,
+    SortQuickly,
     UnpackRecords,
 )
 from xlakit.cpu.kernels.sort.top_k_common import CollectFirst, JoinFirst, KeepFirst
@@ -33,7 +34,7 @@ from xlakit.passes.analysis.sort_order import SortKey
 
 _PRODUCTS = (MacroKernel, FillTable, PackRows, PackPanels, PackSlivers, Exponents)
 _TRANSFORMS = (Pass, LoadColumns, LoadRows, StoreColumns, StoreRows)
-_SORTS = (PackRecords, UnpackRecords, CountDigits, MoveByDigit, SortRecords, ChunkPositions)
+_SORTS = (PackRecords, UnpackRecords, CountDigits, MoveByDigit, SortByDigits, SortQuickly, ChunkPositions)
 _FIRST = (KeepFirst, JoinFirst, CollectFirst)
 
 FAMILIES: Mapping[str, Callable[..., Any]] = {c.family: c for c in (*_PRODUCTS, *_TRANSFORMS, *_SORTS, *_FIRST)}

@@ -8,9 +8,10 @@ import xlakit as xla
 from xlakit import target
 from xlakit.cpu.kernels import common_families
 from xlakit.cpu.kernels.shared import common
-from xlakit.cpu.kernels.sort.common import SortRecords
-from xlakit.cpu.kernels.sort.plan import Method, make_layout, plan_rows
+from xlakit.cpu.kernels.sort.common import SortByDigits, SortQuickly
+from xlakit.cpu.kernels.sort.plan import Method, plan_rows
 from xlakit.cpu.kernels.sort.quick import has_compress
+from xlakit.cpu.kernels.sort.record import make_layout
 from xlakit.cpu.llvm import I32
 from xlakit.data.primitive import PrimitiveType as P
 from xlakit.machine import VARIABLE
@@ -51,7 +52,7 @@ def check(kind, length, comparator, order):
     rng = np.random.default_rng(length)
     plan, program = make_sort(comparator, [np.zeros(length, kind)], 0)
     if length > 128:
-        assert plan.method is Method.RADIX
+        assert plan.method is (Method.QUICK if has_compress(plan.records[0].bits) else Method.RADIX)
     for row in patterns(rng, kind, length):
         result = np.zeros_like(row)
         program.run([row, result])
@@ -87,7 +88,7 @@ def test_rows_that_fill_two_vectors_are_sorted_in_networks():
         for length in (15, 16, 31, 32, 64):
             two = has_compress(record.bits) and length * record.bits >= 2 * 8 * vector_bytes()
             method = plan_rows((kind,), 1000, length, 1, (SortKey(0, kind),)).method
-            assert method is (Method.RADIX if two else Method.RANKS), (kind, length)
+            assert method is (Method.QUICK if two else Method.RANKS), (kind, length)
 
 
 def same_value(x):
@@ -174,16 +175,22 @@ def test_records_that_are_a_key_alone():
 def test_vectors_are_compressed_where_there_are_instructions_for_it(monkeypatch):
     monkeypatch.delenv("XLAKIT_VECTOR_BYTES", raising=False)
     key = SortKey(0, P.F32)
-    of_keys = [SortRecords.of(layout(key), key, whole, exceptions=False, counter=I32) for whole in (True, False)]
-    can = target.has_feature("avx512f")
-    told = ["avx512.mask.compress" in common_families.text(common.symbol_of(function)) for function in of_keys]
-    assert told == [can, False]
+
+    def method():
+        return plan_rows((P.F32,), 1, 1000, 1, (key,)).method
+
+    quick = SortQuickly.of(layout(key), key, exceptions=False, counter=I32)
+    by_digits = SortByDigits.of(layout(key), key, exceptions=False, counter=I32)
+    if target.has_feature("avx512f"):
+        assert method() is Method.QUICK
+        assert "avx512.mask.compress" in common_families.text(common.symbol_of(quick))
+    assert "avx512" not in common_families.text(common.symbol_of(by_digits))
     for options in ({"vector_bytes": 16}, {"sanitize": True}):
         with compiling(**options):
-            assert "avx512" not in common_families.text(common.symbol_of(of_keys[0]))
+            assert method() is Method.RADIX
 
 
-@pytest.mark.parametrize(("threads", "method"), [(2, Method.RADIX), (16, Method.PARALLEL_RADIX)])
+@pytest.mark.parametrize(("threads", "method"), [(2, Method.QUICK), (16, Method.PARALLEL_RADIX)])
 def test_a_long_row_is_shared_where_there_are_threads_for_it(threads, method, monkeypatch, tmp_path):
     monkeypatch.delenv("XLAKIT_VECTOR_BYTES", raising=False)
     if not target.has_feature("avx512f"):

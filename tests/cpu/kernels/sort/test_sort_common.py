@@ -9,10 +9,11 @@ from xlakit.cpu.kernels.sort.common import (
     CountDigits,
     MoveByDigit,
     PackRecords,
-    SortRecords,
+    SortByDigits,
+    SortQuickly,
     UnpackRecords,
 )
-from xlakit.cpu.kernels.sort.plan import make_layout
+from xlakit.cpu.kernels.sort.record import make_layout
 from xlakit.cpu.kernels.sort.top_k_common import CollectFirst, JoinFirst, KeepFirst
 from xlakit.cpu.llvm import I32, I64
 from xlakit.data.primitive import PrimitiveType as P
@@ -28,8 +29,8 @@ RECORD = make_layout([KEY], [P.S8, P.C64], 1000, alone=False)
     [
         CountDigits.of(RECORD, KEY, exceptions=True, counter=I32),
         MoveByDigit.of(RECORD, KEY, exceptions=False, counter=I64),
-        SortRecords.of(RECORD, KEY, False, exceptions=True, counter=I32),
-        SortRecords.of(make_layout([INTEGER], [P.S32], 1000, alone=True), INTEGER, True, exceptions=False, counter=I32),
+        SortByDigits.of(RECORD, KEY, exceptions=True, counter=I32),
+        SortQuickly.of(make_layout([INTEGER], [P.S32], 1000, alone=True), INTEGER, exceptions=False, counter=I32),
         PackRecords.of(RECORD, KEY, 32, exceptions=False, counter=I32),
         UnpackRecords.of(RECORD, KEY, 0, exceptions=False, counter=I32),
         ChunkPositions(32),

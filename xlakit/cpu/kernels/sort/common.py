@@ -1,4 +1,4 @@
-"""The loops of sorts over all elements, as common functions: their code depends only on types."""
+"""The loops of sorts over all elements, as common functions whose code depends only on types, and calls of them."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import ClassVar, TypeVar
 
+from xlakit.cpu.kernels.shared import common
 from xlakit.cpu.kernels.sort.equal_keys import EqualKeys
 from xlakit.cpu.kernels.sort.keys import (
     has_exceptions,
@@ -19,9 +20,9 @@ from xlakit.cpu.kernels.sort.keys import (
     store_raw,
     stored_bits,
 )
-from xlakit.cpu.kernels.sort.plan import COUNTS_BYTES, RADIX, RADIX_BITS, Record
-from xlakit.cpu.kernels.sort.quick import Order, has_compress, sort_quickly
-from xlakit.cpu.llvm import I1, I8, I64, PTR, VOID, Effort, Function, Type, Value, integer
+from xlakit.cpu.kernels.sort.quick import Order, sort_quickly
+from xlakit.cpu.kernels.sort.record import COUNTS_BYTES, RADIX, RADIX_BITS, Record
+from xlakit.cpu.llvm import I1, I8, I32, I64, PTR, VOID, Effort, Function, Module, Type, Value, integer
 from xlakit.cpu.llvm.loop import NO_UNROLL
 from xlakit.cpu.llvm.promises import NO_INLINE
 from xlakit.data.primitive import PrimitiveType
@@ -32,6 +33,11 @@ from xlakit.passes.analysis.sort_order import Part, SortKey
 UNROLL = ('"llvm.loop.unroll.count", i32 4',)
 
 T = TypeVar("T", bound="ByKey")
+
+
+def counter_type(length: int) -> Type:
+    """The type of counts of the records of a row."""
+    return I32 if length < 1 << 31 else I64
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,54 +124,70 @@ class MoveByDigit(ByKey):
 
 
 @dataclass(frozen=True, slots=True)
-class SortRecords(ByKey):
+class SortByDigits(ByKey):
     """``void(ptr source, ptr first, ptr second, i64 count, ptr result)``: sort records, stably.
 
     The address of the one of the three buffers that has the sorted records is written to ``result``. ``source`` is only
-    read, unless it is ``second`` as well, which it is not if there may be exceptions and records are sorted quickly.
-    whole: whether a record is its key alone, and has the order of an integer.
+    read, unless it is ``second`` as well.
     """
 
-    family: ClassVar[str] = "sort_records"
+    family: ClassVar[str] = "sort_by_digits"
     parameters: ClassVar[Sequence[Type]] = (PTR, PTR, PTR, I64, PTR)
-
-    whole: bool
 
     def write(self, fn: Function) -> None:
         """Write its body."""
-        move = fn.module.function("move_by_digit", VOID, MoveByDigit.parameters, attributes=[NO_INLINE])
-        quick = self.whole and has_compress(self.record)
-        # Exceptions are made like other keys before records are sorted quickly.
-        exceptions = self.exceptions and not quick
-        MoveByDigit(self.record, self.offset, self.key, exceptions, self.counter).write(move)
-
-        def call(_: ByKey, *arguments: Value) -> None:
-            fn.call(move, VOID, *arguments)
-
+        move = self.write_move(fn.module)
         *buffers, count, result = fn.parameters
         fn.store(buffers[0], result)
         fn.return_if(count < 2)
-        digits = [(self, shift) for shift in range(0, 8 * self.kind.byte_width, RADIX_BITS)]
-        if not quick:
-            fn.store(sort_by_digits(fn, digits, buffers, count, call), result)
-            return
+        fn.store(sort_by_digits(fn, self.digits, buffers, count, move), result)
+
+    def write_move(self, module: Module) -> Callable[..., None]:
+        """Write the function that moves records by a digit of this key; gives what writes a call of it."""
+        move = module.function("move_by_digit", VOID, MoveByDigit.parameters, attributes=[NO_INLINE])
+        MoveByDigit(self.record, self.offset, self.key, self.exceptions, self.counter).write(move)
+        return lambda fn, _, *arguments: fn.call(move, VOID, *arguments)
+
+    @property
+    def digits(self) -> list[tuple[ByKey, int]]:
+        """The digits to sort by, the least significant first: the key, and the number of its bits below the digit."""
+        return [(self, shift) for shift in range(0, 8 * self.kind.byte_width, RADIX_BITS)]
+
+
+@dataclass(frozen=True, slots=True)
+class SortQuickly(ByKey):
+    """As :class:`SortByDigits`, in vectors: for records that are a key alone, and have the order of an integer.
+
+    ``source`` is not ``second`` if there may be exceptions.
+    """
+
+    family: ClassVar[str] = "sort_quickly"
+    parameters: ClassVar[Sequence[Type]] = SortByDigits.parameters
+
+    def write(self, fn: Function) -> None:
+        """Write its body."""
+        # Exceptions are made like other keys before records are sorted.
+        digits = SortByDigits(self.record, self.offset, self.key, exceptions=False, counter=self.counter)
+        move = digits.write_move(fn.module)
+        source, spare, records, count, result = fn.parameters
+        fn.store(source, result)
+        fn.return_if(count < 2)
         # Partitions and the network are written in vectors already; only few records, or unusual ones, are sorted by
         # digits.
         fn.effort = Effort.TIDY
-        source, spare, records = buffers
         type, order = integer(self.record), self._order()
         equal, places = None, []
         if self.exceptions:
             equal = EqualKeys(fn, self.key, order, source, count)
             places = equal.merge(records)
-            digits = [(replace(self, exceptions=False), shift) for _, shift in digits]
         else:
             with fn.if_(source.ne(records)):
                 fn.copy(records, source, count * type.bytes)
 
         def by_digits(begin: Value, end: Value) -> None:
             range_records, range_spare = (fn.at(buffer, type, begin) for buffer in (records, spare))
-            sorted_records = sort_by_digits(fn, digits, [range_records, range_spare, range_records], end - begin, call)
+            buffers = [range_records, range_spare, range_records]
+            sorted_records = sort_by_digits(fn, digits.digits, buffers, end - begin, move)
             with fn.if_(sorted_records.ne(range_records)):
                 fn.copy(range_records, sorted_records, (end - begin) * type.bytes)
 
@@ -237,7 +259,7 @@ def sort_by_digits(
     """Write a sort of at least one record by digits, the least significant first; gives the buffer with the result.
 
     buffers: the records, which are only read unless the third buffer is the same, and two buffers to move them to.
-    ``move(by, ..)`` writes a call of MoveByDigit for a key.
+    ``move(fn, by, ..)`` writes a call of MoveByDigit for a key.
     """
     source, first, second = buffers
     key = digits[0][0]
@@ -256,7 +278,7 @@ def sort_by_digits(
         varied = alike.ne(count.resized(counter))
         with fn.if_(varied):
             _make_positions(fn, digit_counts, counter)
-            move(key, current, following, fn.i64(0), count, fn.i64(shift), digit_counts)
+            move(fn, key, current, following, fn.i64(0), count, fn.i64(shift), digit_counts)
         current, following, other = (
             fn.select(varied, following, current),
             fn.select(varied, other, following),
@@ -310,3 +332,64 @@ class ChunkPositions:
             fn.store(fn.load(type, address) + start, address)
             loop.next(start + total, fn.select(total > most, total, most))
         fn.store(loop.results[1], largest)
+
+
+class RecordSorter:
+    """Writes calls of the functions that sort records of one layout: in vectors if ``quick``, else by digits."""
+
+    def __init__(self, module: Module, record: Record, length: int, *, quick: bool = False) -> None:
+        self.module = module
+        self.record = record
+        self.counter = counter_type(length)
+        self._of_one_key: type[SortQuickly] | type[SortByDigits] = SortQuickly if quick else SortByDigits
+        self._sorts: dict[bool, Function] = {}
+
+    def sort(
+        self,
+        fn: Function,
+        source: Value,
+        first: Value,
+        second: Value,
+        count: Value,
+        exception: Value | None = None,
+        kept: Value | None = None,
+    ) -> Value:
+        """Sort records, stably; gives the one of the three buffers that has them afterwards.
+
+        ``source`` is only read, unless it is ``second`` as well. ``exception``: whether one of the keys is an
+        exception; without it, some may be. ``kept``: where records that are sorted quickly are kept as they are, for
+        those that have exceptions.
+        """
+
+        def call(exceptions: bool) -> list[Value]:
+            begin = source
+            if exceptions and kept is not None:
+                fn.copy(kept, source, count * self.record.bytes)
+                begin = kept
+            return [self._sorted(fn, exceptions, begin, first, second, count)]
+
+        if exception is None or not self.record.has_exceptions:
+            return call(self.record.has_exceptions)[0]
+        return fn.if_else(exception, lambda: call(True), lambda: call(False))[0]
+
+    def _sorted(self, fn: Function, exceptions: bool, *arguments: Value) -> Value:
+        if len(self.record.keys) == 1:
+            (key,) = self.record.keys
+            result = fn.alloca(PTR)
+            function = self._of_one_key.of(self.record, key, exceptions=exceptions, counter=self.counter)
+            common.call(fn, function, *arguments, result)
+            return fn.load(PTR, result)
+        if exceptions not in self._sorts:
+            self._sorts[exceptions] = self._write_sort(exceptions)
+        return fn.call(self._sorts[exceptions], PTR, *arguments)
+
+    def _write_sort(self, exceptions: bool) -> Function:
+        """``ptr(ptr source, ptr first, ptr second, i64 count)``, for records of several keys."""
+        fn, *buffers, count = self.module.begin("sort_records", PTR, [PTR, PTR, PTR, I64], attributes=[NO_INLINE])
+        fn.return_if(count < 2, buffers[0])
+        digits = [
+            (MoveByDigit.of(self.record, key, exceptions=exceptions, counter=self.counter), shift)
+            for key, shift in self.record.digits
+        ]
+        fn.ret(sort_by_digits(fn, digits, buffers, count, common.call))
+        return fn

@@ -11,8 +11,7 @@ from typing import TypeAlias, Union
 
 from xlakit.cpu.kernels.sort.keys import load_raw, raw_type, store_raw
 from xlakit.cpu.kernels.sort.plan import SortPlan
-from xlakit.cpu.kernels.sort.radix import for_elements, for_tiles
-from xlakit.cpu.kernels.sort.records import Rows
+from xlakit.cpu.kernels.sort.rows import Rows, for_elements, for_tiles
 from xlakit.cpu.llvm import F16, F32, F64, I8, I64, PTR, VOID, Function, Loop, Module, Value, integer
 from xlakit.cpu.llvm.promises import NO_INLINE
 from xlakit.cpu.loops.emit.kernel import Phase, kernel_function

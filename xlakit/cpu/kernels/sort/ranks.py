@@ -15,8 +15,7 @@ from xlakit.cpu.kernels.sort.keys import (
     stored_bits,
 )
 from xlakit.cpu.kernels.sort.plan import SortPlan
-from xlakit.cpu.kernels.sort.radix import for_tiles
-from xlakit.cpu.kernels.sort.records import Rows
+from xlakit.cpu.kernels.sort.rows import Rows, for_tiles
 from xlakit.cpu.llvm import I64, Function, Module, Type, Value, integer, vector
 from xlakit.cpu.llvm.loop import NO_UNROLL
 from xlakit.cpu.loops.emit.kernel import Phase, kernel_function

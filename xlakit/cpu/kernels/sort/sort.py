@@ -9,18 +9,10 @@ from collections.abc import Sequence
 
 from xlakit.cpu.declined import DeclinedError
 from xlakit.cpu.kernels.shared.preconditions import require
-from xlakit.cpu.kernels.sort import merge as sort_merge, radix as sort_radix, ranks as sort_ranks
+from xlakit.cpu.kernels.sort import merge, parallel_radix, ranks, rows
 from xlakit.cpu.kernels.sort.merge import Less, Stored
-from xlakit.cpu.kernels.sort.plan import (
-    INDEX,
-    RANKED_ROW,
-    Field,
-    Method,
-    SortPlan,
-    carried,
-    plan_sort,
-    with_scratch,
-)
+from xlakit.cpu.kernels.sort.plan import RANKED_ROW, Method, SortPlan, is_quick, plan_sort, with_scratch
+from xlakit.cpu.kernels.sort.record import INDEX, Field, carried
 from xlakit.cpu.llvm import Function, Module, Value
 from xlakit.cpu.loops.emit.emitter import Emitter
 from xlakit.cpu.loops.emit.kernel import Kernel, Phase
@@ -56,13 +48,13 @@ def emit_sort(module: Module, plan: SortPlan, less: Less) -> list[Phase]:
         case Method.NOTHING:
             return []
         case Method.RANKS:
-            return sort_ranks.emit_rows(module, plan)
-        case Method.RADIX:
-            return sort_radix.emit_rows(module, plan)
+            return ranks.emit_rows(module, plan)
+        case Method.QUICK | Method.RADIX:
+            return rows.emit_rows(module, plan)
         case Method.PARALLEL_RADIX:
-            return sort_radix.emit_parallel(module, plan)
+            return parallel_radix.emit_parallel(module, plan)
         case Method.MERGE:
-            return sort_merge.emit_rows(module, plan, less)
+            return merge.emit_rows(module, plan, less)
 
 
 def check_plan(plan: SortPlan) -> None:
@@ -70,7 +62,7 @@ def check_plan(plan: SortPlan) -> None:
     if plan.method is Method.NOTHING:
         return
     shared = plan.method is Method.PARALLEL_RADIX
-    by_keys = plan.method in (Method.RANKS, Method.RADIX, Method.PARALLEL_RADIX)
+    by_keys = plan.method is not Method.MERGE
     what = f"a {plan.phases}"
     require(
         what,
@@ -85,6 +77,7 @@ def check_plan(plan: SortPlan) -> None:
     require(
         what,
         [
+            ("what is sorted in vectors is numbers alone", plan.method is not Method.QUICK or is_quick(plan.records)),
             ("short rows alone are ranked", plan.method is not Method.RANKS or plan.length <= RANKED_ROW.value),
             ("rows are whole numbers of chunks", not shared or plan.tasks % plan.rows == 0),
             ("records that are stored over others are as wide", len({r.bits for r in plan.records}) <= 1),
@@ -104,7 +97,7 @@ def _positions(plan: SortPlan) -> list[Field]:
 
 def _keeps_what_it_reads(plan: SortPlan) -> bool:
     """Whether no result has the memory of an operand whose elements are gathered after the order is known."""
-    if plan.method not in (Method.RADIX, Method.PARALLEL_RADIX):
+    if not plan.method.moves_records:
         return True
     last = plan.records[-1] if plan.records else None
     return last is not None and all(

@@ -18,10 +18,10 @@ from typing import NamedTuple, TypeVar
 from xlakit.cpu.declined import DeclinedError
 from xlakit.cpu.kernels.shared import common
 from xlakit.cpu.kernels.shared.preconditions import require
+from xlakit.cpu.kernels.sort.common import RecordSorter
 from xlakit.cpu.kernels.sort.keys import load_bits, load_raw, raw_type, store_raw
-from xlakit.cpu.kernels.sort.plan import INDEX, MOST_TASKS, Record, make_layout
-from xlakit.cpu.kernels.sort.radix import index_of
-from xlakit.cpu.kernels.sort.records import RecordSorter
+from xlakit.cpu.kernels.sort.plan import MOST_TASKS
+from xlakit.cpu.kernels.sort.record import INDEX, Record, index_of, make_layout
 from xlakit.cpu.kernels.sort.top_k_common import CollectFirst, JoinFirst, KeepFirst, RowKeys
 from xlakit.cpu.llvm import I8, I64, Effort, Module, Value
 from xlakit.cpu.llvm.loop import NO_UNROLL
