@@ -75,11 +75,7 @@ def _gains(instruction: Instruction, op: Dot, loop: Loop) -> bool:
 
 
 def _width(kind: PrimitiveType) -> int:
-    """The number of columns of a sliver: two vectors, the width of the micro-tile of real products.
-
-    The product kernel would repack slivers of another width in each iteration, one element at a time, which takes
-    several times as long as the product.
-    """
+    """The number of columns of a sliver: two vectors. The micro-tiles of products of slivers have their width."""
     return 2 * vector_bytes() // kind.byte_width
 
 

@@ -17,12 +17,16 @@ from xlakit.dataclass import dataclass
 from xlakit.options import knob, times
 
 # The most bytes of a sliver of the right operand: a part of it is read from the second-level cache, which costs less
-# than adding more blocks of k to the result; of a block of the left operand, which stays in the second-level cache; and
-# of the slivers of a task, in its share of the third-level cache. Slivers that exceed half of the third-level cache are
-# packed again for each block of rows, which is then larger.
+# than adding more blocks of k to the result; of a block of rows of the left operand and its sums, which stay in the
+# second-level cache; and of the slivers of a task, in its share of the third-level cache. Slivers that exceed half of
+# the third-level cache are packed again for each block of rows, which is then larger.
 _SLIVER_BYTES = knob("gemm.sliver_bytes", lambda: machine.current().l1, 1 << 10, tries=(times(0.5), times(2)))
 _BLOCK_BYTES = knob(
-    "gemm.block_bytes", lambda: 3 * machine.current().l2 // 16, 1 << 10, 4 << 10, tries=(times(0.5), times(2), times(4))
+    "gemm.block_bytes",
+    lambda: 3 * machine.current().l2 // 8,
+    1 << 10,
+    4 << 10,
+    tries=(times(0.25), times(0.5), times(2)),
 )
 _SLIVERS_BYTES = knob("gemm.slivers_bytes", lambda: machine.current().l3 // 8, 1 << 12, tries=(times(0.25), times(4)))
 # An operand of at most this size is read repeatedly without packing.
@@ -30,10 +34,8 @@ _NEAR_BYTES = knob("gemm.near_bytes", lambda: machine.current().l1 // 2, 1 << 10
 _MOST_SLIVERS_BYTES = knob("gemm.most_slivers_bytes", lambda: machine.current().l3 // 2, 1 << 12)
 _LARGE_BLOCK = knob("gemm.large_block", 768, 24)
 
-_MOST_COLUMNS = knob("gemm.most_columns", 512, 64, 128, tries=(256, 1024))
-# Tasks have more columns while the sums of a block of rows leave room for it, and for slivers, in the second-level
-# cache: the more columns, the fewer times the left operand is packed.
-_SUMS_BYTES = knob("gemm.sums_bytes", lambda: 5 * machine.current().l2 // 8, 0, tries=(0, times(2)))
+# The most columns of a task; 0 leaves it to _most_columns().
+_MOST_COLUMNS = knob("gemm.most_columns", 0, 64, 128, tries=(256, 512, 1024))
 # Batches that share cache lines are computed together; the data that they read stay in the second-level cache.
 _LINE_BYTES = 128
 _CACHE_LINE = 64
@@ -53,8 +55,12 @@ _READING = knob("gemm.reading", 8, 0, 1000)
 # because it writes each element once for every window that contains it.
 _WINDOW_SLIVERS = knob("gemm.window_slivers", 8, 0, 1000, tries=(2, 16))
 # Rows and vectors of the micro-tile for real numbers; 0 leaves the engine's.
-_TILE_ROWS = knob("gemm.tile_rows", 0, 3, 5, tries=(6, 8, 10, 14))
-_TILE_VECTORS = knob("gemm.tile_vectors", 0, 1, 3, tries=(1, 3))
+_TILE_ROWS = knob("gemm.tile_rows", 0, 3, 5, tries=(6, 8, 10, 12, 14))
+_TILE_VECTORS = knob("gemm.tile_vectors", 0, 1, 3, tries=(1, 2, 3, 4))
+# The multiply-adds that must be independent to hide their latency: two units, of four cycles each. The most rows of
+# tiles that are narrower than the engine's.
+_LATENCY = 8
+_MOST_ROWS = 12
 # AMX multiplies full tile registers, padded with zeros, at 8 to 16 times the rate of vectors. It is used for products
 # whose padding increases the multiplications by at most this factor.
 _TILE_WASTE = knob("gemm.tile_waste", 4, 0, 1 << 20, tries=(0, 1 << 20))
@@ -142,8 +148,9 @@ def plan_gemm(product: Product, *, wide: bool = False) -> Blocking:
     # If rows are in runs, vectors of packed rows must not extend into the next run.
     row_multiple = math.lcm(engine.mr, engine.lanes) if len(product.lhs.across.dims) > 1 else engine.mr
     task_rows = task_rows if task_rows >= rows else rounded_up(task_rows, row_multiple)
-    slivers_bytes = k_blocks * block_bytes * min(task_columns, rounded_up(columns, engine.nr))
-    mc, ahead = _row_block(engine, rows, row_multiple, block_bytes, slivers_bytes)
+    width = min(task_columns, rounded_up(columns, engine.nr))
+    row_bytes = block_bytes + width * _sum_bytes(engine)
+    mc, ahead = _row_block(engine, rows, row_multiple, row_bytes, k_blocks * block_bytes * width)
     return Blocking(
         engine,
         runs,
@@ -162,16 +169,15 @@ def plan_gemm(product: Product, *, wide: bool = False) -> Blocking:
 
 def _engine_of(product: Product) -> Engine:
     """The engine for the types of a product, with a micro-tile for its sizes and strides."""
-    rows, columns, _ = product.sizes
     along = product.lhs.along
     kinds = product.lhs.kind, product.rhs.kind, product.result
     chosen = replace(choose_engine(*kinds, amx=fills_tiles(product)), interleaved=product.interleaved)
-    engine = _fitted(_tiled(chosen), rows, columns)
+    engine = _fitted(_tiled(chosen), product)
     if engine.mr > _WAYS and engine.vectors == 1 and not engine.amx and _rows_conflict(product.lhs):
         engine = replace(engine, mr=_WAYS)
     while along.size != along.run and along.run % engine.group:
         # Groups of steps that a lane takes at once would straddle runs.
-        engine = _fitted(with_fewer_at_once(engine), rows, columns)
+        engine = _fitted(with_fewer_at_once(engine), product)
     return engine
 
 
@@ -194,7 +200,7 @@ def _rectangle(
     """Rows and columns of a task; ``blocks``: the number of blocks of k, and the bytes of a packed row of one."""
     rows, columns, _ = product.sizes
     # Tasks have whole slivers, for any width of the micro-tile.
-    most = max(1, _most_columns(engine, rows, blocks[1], packs) // engine.nr) * engine.nr
+    most = max(1, _most_columns(engine, rows, packs) // engine.nr) * engine.nr
     widest = min(rounded_up(max(columns, 1), engine.nr), most)
     if packs[1]:
         room = _SLIVERS_BYTES.value // max(1, blocks[0] * blocks[1])
@@ -213,23 +219,31 @@ def _least_slivers(engine: Engine, product: Product) -> int:
     return slivers if product.batch * most >= machine.current().threads else -(-slivers // 2)
 
 
-def _most_columns(engine: Engine, rows: int, block_bytes: int, packs: tuple[bool, bool]) -> int:
-    """The most columns of a task; ``block_bytes``: the packed bytes of one row for one block of k."""
-    most = _MOST_COLUMNS.value
-    block = max(1, _BLOCK_BYTES.value // max(1, block_bytes))
-    if all(packs) and rows > block:
-        while 2 * most * block * engine.acc.bytes * engine.parts <= _SUMS_BYTES.value:
-            most *= 2
-    return most
+def _most_columns(engine: Engine, rows: int, packs: tuple[bool, bool]) -> int:
+    """The most columns of a task.
+
+    The left operand is packed or read again for each task along a row, and the right one read for each block of rows.
+    The block and its sums fill a part of the second-level cache, so that wider tasks have fewer rows in a block: with w
+    columns, the time is about a / w + b * w / block for the two costs a and b, unless all rows are in one block.
+    """
+    again = _PACKING.value if packs[0] else _READING.value
+    block = _BLOCK_BYTES.value // _sum_bytes(engine)
+    least = math.isqrt(block * again // max(1, _READING.value))
+    return _MOST_COLUMNS.value or max(least, block // max(1, rows))
 
 
-def _row_block(engine: Engine, rows: int, row_multiple: int, block_bytes: int, slivers_bytes: int) -> tuple[int, bool]:
+def _sum_bytes(engine: Engine) -> int:
+    return engine.acc.bytes * engine.parts
+
+
+def _row_block(engine: Engine, rows: int, row_multiple: int, row_bytes: int, slivers_bytes: int) -> tuple[int, bool]:
     """mc, and whether the right operand is packed ahead: if there are several blocks of rows, and its slivers fit.
 
-    block_bytes: the packed bytes of one row for one block of k. slivers_bytes: those of a task's slivers.
+    row_bytes: the bytes of one packed row for one block of k, and of its sums. slivers_bytes: those of a task's
+    slivers.
     """
     all_rows = rounded_up(max(rows, 1), engine.mr)
-    mc = _BLOCK_BYTES.value // max(1, block_bytes) // row_multiple * row_multiple
+    mc = _BLOCK_BYTES.value // max(1, row_bytes) // row_multiple * row_multiple
     mc = min(max(mc, rounded_up(4 * engine.mr, row_multiple)), all_rows)
     if rows <= mc:
         return mc, False
@@ -258,7 +272,7 @@ def _task_sizes(
             cost = task_rows * width + task_rows * (_PACKING.value if packs[0] else _READING.value)
             cost += min(width, columns) * (_PACKING.value if packs[1] else _READING.value)
             # The other threads wait for the last task.
-            time = (-(-tasks // threads) + 0.25) * cost
+            time = (-(-tasks // threads) + 0.125) * cost
             if time < best:
                 best, best_sizes = time, (task_rows, width)
     return best_sizes
@@ -282,22 +296,43 @@ def _tiled(engine: Engine) -> Engine:
     return replace(engine, mr=_TILE_ROWS.value or engine.mr, vectors=_TILE_VECTORS.value or engine.vectors)
 
 
-def _fitted(engine: Engine, rows: int, columns: int) -> Engine:
-    """The engine with the micro-tile that leaves the fewest lanes unused, if the sizes are small."""
-    vectors = max(1, min(engine.vectors, -(-columns // engine.lanes)))
+def _fitted(engine: Engine, product: Product) -> Engine:
+    """The engine with the micro-tile that takes the least time for the sizes of a product."""
+    rows, columns, _ = (max(1, size) for size in product.sizes)
+    needed = -(-columns // engine.lanes)
     if engine.amx:
-        return replace(engine, mr=min(engine.mr, rounded_up(max(1, rows), AMX_ROWS)), vectors=vectors)
-    if rows * 2 <= engine.mr and engine.group == engine.parts == 1:
-        # Few rows: more columns give enough independent sums to hide the latency of additions.
-        wide = min(8 // max(1, rows), -(-columns // engine.lanes))
-        return replace(engine, mr=max(1, rows), vectors=max(vectors, wide))
-    most = engine.mr if vectors == engine.vectors else max(engine.mr, 12)
-    if rows <= most:
-        return replace(engine, mr=max(1, rows), vectors=vectors)
-    # A micro-tile of fewer than four rows takes as long as one of four.
-    choices = range(max(2, most // 2), most + 1)
-    best = min(choices, key=lambda r: (-(-rows // r) * (max(r, 4) + 0.5), -r))
-    return replace(engine, mr=best, vectors=vectors)
+        return replace(engine, mr=min(engine.mr, rounded_up(rows, AMX_ROWS)), vectors=min(engine.vectors, needed))
+    widest = engine.vectors
+    if engine.group == engine.parts == 1 and 2 * rows <= engine.mr:
+        # Few rows: more columns give enough independent sums.
+        widest = max(widest, _LATENCY // rows)
+    widest = min(widest, needed)
+    narrowest = widest if _TILE_VECTORS.value else 1
+    for vectors in range(1, engine.vectors + 1):
+        if len(product.rhs.across.dims) > 1 and can_read_in_place(replace(engine, vectors=vectors), product.rhs):
+            # The right operand consists of slivers of this width.
+            narrowest = widest = vectors
+
+    def time(tile: tuple[int, int]) -> float:
+        height, vectors = tile
+        left_over = needed % vectors
+        slivers = needed // vectors * _step_time(height, vectors, engine.parts)
+        slivers += _step_time(height, left_over, engine.parts) if left_over else 0
+        return -(-rows // height) * slivers
+
+    sums = engine.mr * engine.vectors
+    tiles: list[tuple[int, int]] = []
+    for vectors in range(widest, narrowest - 1, -1):
+        # Of narrow tiles more rows would fit registers, but not the pointers to their rows.
+        most = min(rows, engine.mr if vectors >= engine.vectors else min(sums // vectors, max(engine.mr, _MOST_ROWS)))
+        tiles += [(height, vectors) for height in range(most, most // 2, -1)]
+    height, vectors = min(tiles, key=time)
+    return replace(engine, mr=height, vectors=vectors)
+
+
+def _step_time(rows: int, vectors: int, parts: int) -> float:
+    """The time of a step of k of a micro-tile, in multiply-adds: loads take half a one, and overlap."""
+    return max(rows * vectors * parts, _LATENCY) + (rows + vectors) * parts / 2
 
 
 def _block_k(engine: Engine, product: Product, packs: tuple[bool, bool]) -> tuple[int, int, int]:

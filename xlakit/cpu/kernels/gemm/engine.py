@@ -155,7 +155,23 @@ def _engine(kinds: tuple[PrimitiveType, PrimitiveType], result: PrimitiveType, m
         return _integer_engine(kinds, result, made_for, has_32_registers=has_32_registers)
     wide = result is not PrimitiveType.PRED and any(_needs_double(k) for k in (*kinds, result))
     part = F64 if wide else F32
-    return Engine(part.name, part, part, group=1, parts=1, mr=12 if has_32_registers else 6, vectors=2)
+    rows, vectors = _tile_of(32 if has_32_registers else 16)
+    return Engine(part.name, part, part, group=1, parts=1, mr=rows, vectors=vectors)
+
+
+def _tile_of(registers: int) -> tuple[int, int]:
+    """Rows and vectors of the micro-tile whose sums fit registers beside a row of the right operand and an element.
+
+    A step of k loads rows + vectors registers for rows * vectors multiply-adds. Wider tiles load less for each, and
+    loads compete with the arrival of cache lines. Tiles that are less than twice as high as wide save few loads more,
+    but more columns are left over.
+    """
+
+    def rows(vectors: int) -> int:
+        return (registers - vectors - 1) // vectors
+
+    vectors = max(v for v in range(1, registers) if rows(v) >= 2 * v)
+    return rows(vectors), vectors
 
 
 def _needs_double(kind: PrimitiveType) -> bool:
