@@ -23,6 +23,7 @@ from xlakit.cpu.kernels.sort.common import (
     MoveByDigit,
     PackRecords,
     SortByDigits,
+    SortNetworks,
     SortQuickly,
     UnpackRecords,
 )
@@ -34,7 +35,7 @@ from xlakit.passes.analysis.sort_order import SortKey
 
 _PRODUCTS = (MacroKernel, FillTable, PackRows, PackPanels, PackSlivers, Exponents)
 _TRANSFORMS = (Pass, LoadColumns, LoadRows, StoreColumns, StoreRows)
-_SORTS = (PackRecords, UnpackRecords, CountDigits, MoveByDigit, SortByDigits, SortQuickly, ChunkPositions)
+_SORTS = (PackRecords, UnpackRecords, CountDigits, MoveByDigit, SortByDigits, SortNetworks, SortQuickly, ChunkPositions)
 _FIRST = (KeepFirst, JoinFirst, CollectFirst)
 
 FAMILIES: Mapping[str, Callable[..., Any]] = {c.family: c for c in (*_PRODUCTS, *_TRANSFORMS, *_SORTS, *_FIRST)}

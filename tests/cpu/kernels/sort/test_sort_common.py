@@ -10,6 +10,7 @@ from xlakit.cpu.kernels.sort.common import (
     MoveByDigit,
     PackRecords,
     SortByDigits,
+    SortNetworks,
     SortQuickly,
     UnpackRecords,
 )
@@ -31,6 +32,7 @@ RECORD = make_layout([KEY], [P.S8, P.C64], 1000, alone=False)
         MoveByDigit.of(RECORD, KEY, exceptions=False, counter=I64),
         SortByDigits.of(RECORD, KEY, exceptions=True, counter=I32),
         SortQuickly.of(make_layout([INTEGER], [P.S32], 1000, alone=True), INTEGER, exceptions=False, counter=I32),
+        SortNetworks(64, True, False),
         PackRecords.of(RECORD, KEY, 32, exceptions=False, counter=I32),
         UnpackRecords.of(RECORD, KEY, 0, exceptions=False, counter=I32),
         ChunkPositions(32),

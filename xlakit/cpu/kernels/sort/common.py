@@ -20,7 +20,7 @@ from xlakit.cpu.kernels.sort.keys import (
     store_raw,
     stored_bits,
 )
-from xlakit.cpu.kernels.sort.quick import Order, sort_quickly
+from xlakit.cpu.kernels.sort.quick import Order, sort_quickly, write_networks
 from xlakit.cpu.kernels.sort.record import COUNTS_BYTES, RADIX, RADIX_BITS, Record
 from xlakit.cpu.llvm import I1, I8, I32, I64, PTR, VOID, Effort, Function, Module, Type, Value, integer
 from xlakit.cpu.llvm.loop import NO_UNROLL
@@ -155,24 +155,48 @@ class SortByDigits(ByKey):
 
 
 @dataclass(frozen=True, slots=True)
+class SortNetworks:
+    """``void(ptr records, i64 number)``: sort as few records as a network takes, in place."""
+
+    family: ClassVar[str] = "sort_networks"
+    parameters: ClassVar[Sequence[Type]] = (PTR, I64)
+
+    bits: int
+    signed: bool
+    descending: bool
+
+    def write(self, fn: Function) -> None:
+        """Write its body."""
+        fn.effort = Effort.TIDY
+        write_networks(fn, Order(self.bits, self.signed, self.descending), *fn.parameters)
+
+
+@dataclass(frozen=True, slots=True)
 class SortQuickly(ByKey):
     """As :class:`SortByDigits`, in vectors: for records that are a key alone, and have the order of an integer.
 
-    ``source`` is not ``second`` if there may be exceptions.
+    ``source`` is not ``second`` if there may be exceptions. Behind the parameters of the other function there is the
+    address of :attr:`networks`, which takes longer to compile than the rest.
     """
 
     family: ClassVar[str] = "sort_quickly"
-    parameters: ClassVar[Sequence[Type]] = SortByDigits.parameters
+    parameters: ClassVar[Sequence[Type]] = (*SortByDigits.parameters, PTR)
+
+    @property
+    def networks(self) -> SortNetworks:
+        """The function that sorts few records, the same one for records with exceptions and without."""
+        order = self._order()
+        return SortNetworks(order.bits, order.signed, order.descending)
 
     def write(self, fn: Function) -> None:
         """Write its body."""
         # Exceptions are made like other keys before records are sorted.
         digits = SortByDigits(self.record, self.offset, self.key, exceptions=False, counter=self.counter)
         move = digits.write_move(fn.module)
-        source, spare, records, count, result = fn.parameters
+        source, spare, records, count, result, networks = fn.parameters
         fn.store(source, result)
         fn.return_if(count < 2)
-        # Partitions and the network are written in vectors already; only few records, or unusual ones, are sorted by
+        # Partitions are written in vectors already; only few records, or unusual ones, are sorted by
         # digits.
         fn.effort = Effort.TIDY
         type, order = integer(self.record), self._order()
@@ -192,7 +216,7 @@ class SortQuickly(ByKey):
                 fn.copy(range_records, sorted_records, (end - begin) * type.bytes)
 
         fn.store(records, result)
-        sort_quickly(fn, order, records, spare, count, by_digits)
+        sort_quickly(fn, order, records, spare, count, networks, by_digits)
         if equal is not None:
             equal.restore(records, places)
 
@@ -377,7 +401,10 @@ class RecordSorter:
             (key,) = self.record.keys
             result = fn.alloca(PTR)
             function = self._of_one_key.of(self.record, key, exceptions=exceptions, counter=self.counter)
-            common.call(fn, function, *arguments, result)
+            networks = (
+                [fn.address(common.declared(fn.module, function.networks))] if isinstance(function, SortQuickly) else []
+            )
+            common.call(fn, function, *arguments, result, *networks)
             return fn.load(PTR, result)
         if exceptions not in self._sorts:
             self._sorts[exceptions] = self._write_sort(exceptions)

@@ -81,15 +81,19 @@ class Order:
 
 
 def sort_quickly(
-    fn: Function, order: Order, records: Value, spare: Value, count: Value, by_digits: Callable[[Value, Value], None]
+    fn: Function,
+    order: Order,
+    records: Value,
+    spare: Value,
+    count: Value,
+    network: Value,
+    by_digits: Callable[[Value, Value], None],
 ) -> None:
     """Write a sort of records in place; ``spare`` is as much memory.
 
-    ``by_digits(begin, end)`` sorts a range in another way.
+    network: the address of a function that :func:`write_networks` wrote. ``by_digits(begin, end)`` sorts a range in
+    another way.
     """
-    networks: list[tuple[int, Function]] = []
-    for size in network_sizes(order.bits):
-        networks.append((size, _write_network(fn, order, size, networks)))
     less = _write_partition(fn, order, "less", strict=True)
     at_most = _write_partition(fn, order, "at_most", strict=False)
     waiting = fn.alloca(I64, _WORDS * _WAITING, align=64)
@@ -123,7 +127,7 @@ def sort_quickly(
         begin, end, cuts = (fn.load(I64, fn.at(waiting, I64, depth * _WORDS + n)) for n in range(_WORDS))
 
         def few() -> list[Value]:
-            _call_network(fn, networks, fn.at(records, order.type, begin), end - begin)
+            fn.call_pointer(network, VOID, fn.at(records, order.type, begin), end - begin)
             return [depth]
 
         def many() -> list[Value]:
@@ -133,7 +137,7 @@ def sort_quickly(
 
             return list(fn.if_else(cuts.eq(0), in_vain, lambda: cut(depth, begin, end, cuts - 1), likely=False))
 
-        loop.next(*fn.if_else(end - begin <= networks[-1][0], few, many))
+        loop.next(*fn.if_else(end - begin <= network_sizes(order.bits)[-1], few, many))
 
 
 def _pivot(fn: Function, order: Order, records: Value, begin: Value, end: Value) -> Value:
@@ -210,6 +214,14 @@ def compressed(fn: Function, x: Value, chosen: Value) -> Value:
 def network_sizes(bits: int) -> list[int]:
     """The numbers of records of ``bits`` bits that networks sort, the smallest first."""
     return [vector_bytes() * 8 // bits * vectors for vectors in (2, 4, 8, _VECTORS)]
+
+
+def write_networks(fn: Function, order: Order, records: Value, number: Value) -> None:
+    """Write a sort of at most as many records as the largest network takes, in place."""
+    networks: list[tuple[int, Function]] = []
+    for size in network_sizes(order.bits):
+        networks.append((size, _write_network(fn, order, size, networks)))
+    _call_network(fn, networks, records, number)
 
 
 def _call_network(fn: Function, networks: Sequence[tuple[int, Function]], records: Value, number: Value) -> None:
