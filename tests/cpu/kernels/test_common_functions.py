@@ -1,6 +1,7 @@
 """Functions that programs share: their names, what they compute, and code of several efforts linked together."""
 
 import ctypes
+import importlib
 
 import numpy as np
 import pytest
@@ -56,6 +57,12 @@ def test_a_name_says_all(function):
     again = common_families.function_of(symbol)
     assert common.symbol_of(again) == symbol
     assert f"define void @{symbol}(" in common_families.text(symbol)
+
+
+@pytest.mark.parametrize("family", common_families.FAMILIES)
+def test_each_family_is_found_where_its_class_is(family):
+    module, name = common_families.FAMILIES[family]
+    assert getattr(importlib.import_module(f"xlakit.cpu.kernels.{module}"), name).family == family
 
 
 def test_what_is_written_in_vectors_takes_no_passes():

@@ -5,46 +5,55 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any
+from importlib import import_module
+from types import MappingProxyType
+from typing import Any, Final
 
-from xlakit.cpu.kernels.fft.lanes import Pass
-from xlakit.cpu.kernels.fft.moves import LoadColumns, LoadRows, StoreColumns, StoreRows
-from xlakit.cpu.kernels.gemm.address_tables import FillTable
-from xlakit.cpu.kernels.gemm.bf16_range import Exponents
-from xlakit.cpu.kernels.gemm.engine import Engine
-from xlakit.cpu.kernels.gemm.macro_kernel import MacroKernel
-from xlakit.cpu.kernels.gemm.packing import PackRows, PackSlivers
-from xlakit.cpu.kernels.gemm.panels import PackPanels
 from xlakit.cpu.kernels.shared.common_code import PREFIX, options_of
-from xlakit.cpu.kernels.sort.common import (
-    ChunkPositions,
-    CountDigits,
-    MoveByDigit,
-    PackRecords,
-    SortByDigits,
-    SortNetworks,
-    SortQuickly,
-    UnpackRecords,
-)
-from xlakit.cpu.kernels.sort.top_k_common import CollectFirst, JoinFirst, KeepFirst
 from xlakit.cpu.llvm import VOID, Effort, Module
 from xlakit.data.primitive import PrimitiveType
 from xlakit.options import compiling, current
 from xlakit.passes.analysis.sort_order import SortKey
 
-_PRODUCTS = (MacroKernel, FillTable, PackRows, PackPanels, PackSlivers, Exponents)
-_TRANSFORMS = (Pass, LoadColumns, LoadRows, StoreColumns, StoreRows)
-_SORTS = (PackRecords, UnpackRecords, CountDigits, MoveByDigit, SortByDigits, SortNetworks, SortQuickly, ChunkPositions)
-_FIRST = (KeepFirst, JoinFirst, CollectFirst)
-
-FAMILIES: Mapping[str, Callable[..., Any]] = {c.family: c for c in (*_PRODUCTS, *_TRANSFORMS, *_SORTS, *_FIRST)}
+# The module and the class of each family. Modules are imported on first use: the first product of a process needs
+# neither sorts nor transforms.
+FAMILIES: Final = MappingProxyType(
+    {
+        "gemm_macro_kernel": ("gemm.macro_kernel", "MacroKernel"),
+        "gemm_addresses": ("gemm.address_tables", "FillTable"),
+        "gemm_pack_rows": ("gemm.packing", "PackRows"),
+        "gemm_pack_slivers": ("gemm.packing", "PackSlivers"),
+        "gemm_pack_panels": ("gemm.panels", "PackPanels"),
+        "gemm_exponents": ("gemm.bf16_range", "Exponents"),
+        "fft": ("fft.lanes", "Pass"),
+        "fft_load_columns": ("fft.moves", "LoadColumns"),
+        "fft_load_rows": ("fft.moves", "LoadRows"),
+        "fft_store_columns": ("fft.moves", "StoreColumns"),
+        "fft_store_rows": ("fft.moves", "StoreRows"),
+        "sort_pack": ("sort.common", "PackRecords"),
+        "sort_unpack": ("sort.common", "UnpackRecords"),
+        "sort_count": ("sort.common", "CountDigits"),
+        "sort_move": ("sort.common", "MoveByDigit"),
+        "sort_networks": ("sort.common", "SortNetworks"),
+        "sort_by_digits": ("sort.common", "SortByDigits"),
+        "sort_quickly": ("sort.common", "SortQuickly"),
+        "sort_chunk_positions": ("sort.common", "ChunkPositions"),
+        "top_k_keep": ("sort.top_k_common", "KeepFirst"),
+        "top_k_join": ("sort.top_k_common", "JoinFirst"),
+        "top_k_collect": ("sort.top_k_common", "CollectFirst"),
+    }
+)
 
 
 def function_of(symbol: str) -> Any:
     """The common function with this name."""
     head, *values = symbol.removeprefix(PREFIX).split(".")
-    return FAMILIES[head.partition("$")[0]](*map(_read, values))
+    module, name = FAMILIES[head.partition("$")[0]]
+    return _imported(module, name)(*map(_read, values))
+
+
+def _imported(module: str, name: str) -> Any:
+    return getattr(import_module(f"xlakit.cpu.kernels.{module}"), name)
 
 
 def text(symbol: str) -> str:
@@ -79,7 +88,7 @@ def _read(text: str) -> Any:
     if kind == "k":
         return next(k for k in PrimitiveType if k.hlo_name == rest)
     if kind == "e":
-        return Engine.decoded(rest)
+        return _imported("gemm.engine", "Engine").decoded(rest)
     if kind == "o":
         return SortKey.decoded(rest)
     return rest
