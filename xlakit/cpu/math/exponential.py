@@ -169,9 +169,18 @@ def expm1(x: Value) -> Value:
 
 def logistic(x: Value) -> Value:
     """1 / (1 + e^-x)."""
-    # Of two equivalent forms, the one whose exponential is at most 1 does not overflow when the result is small.
-    e = exp(-absolute(x))
-    return where(x < 0.0, e, 1.0) / (e + 1.0)
+    known, form = _constants(x), format_of(x)
+    # Of 2^-k / (2^-k + 2^-k e^-x), no part but the result is subnormal or overflows, up to where the result rounds to
+    # zero or one. The low bits of the shifted number are the biased exponent of 2^(n - k).
+    halves = form.bias // 2
+    rounder = form.rounder + (form.bias - halves)
+    size = at_least(at_most(x, 2.0 + form.fraction), known.least)
+    shifted = fma(size, -known.log2_e, rounder)
+    whole = shifted - rounder
+    r = fma(whole, -known.ln2_low, fma(whole, -known.ln2_high, -size))
+    power = fma(fma(polynomial(r, known.tail), r, 1.0), r, 1.0)
+    one = constant(x, 2.0**-halves)
+    return one / fma(power, float_of(bits_of(shifted) << form.fraction), one)
 
 
 def tanh(x: Value) -> Value:
