@@ -109,3 +109,36 @@ def test_comparisons_are_those_of_the_magnitudes(bound, direction):
         np.testing.assert_array_equal(found, COMPARE[direction](sizes, np.float32(bound)))
         # Of numbers on both sides, where there are any.
         assert bound <= 0 or (found.any() and not found.all())
+
+
+# -- gates -------------------------------------------------------------------------------------------
+
+
+def gate(count, kind):
+    return xla.HloModule.from_text(f"""HloModule gate
+ENTRY e {{
+  y = {kind}[{count}] parameter(0)
+  t = {kind}[{count}] tanh(y)
+  one = {kind}[] constant(1)
+  ones = {kind}[{count}] broadcast(one), dimensions={{}}
+  half = {kind}[] constant(0.5)
+  halves = {kind}[{count}] broadcast(half), dimensions={{}}
+  sum = {kind}[{count}] add(t, ones)
+  ROOT r = {kind}[{count}] multiply(sum, halves)
+}}""")
+
+
+@pytest.mark.parametrize("vector_bytes", [16, 32, 64])
+@pytest.mark.parametrize(("kind", "dtype"), [("f32", np.float32), ("f64", np.float64)])
+def test_a_gate_by_tanh_keeps_its_bits_where_it_is_small(kind, dtype, vector_bytes):
+    y = np.linspace(-40, 20, NUMBERS).astype(dtype)
+    exact = 1 / (1 + np.exp(-2 * y.astype(np.longdouble)))
+    with compiling(vector_bytes=vector_bytes):
+        executable = xla.compile(gate(NUMBERS, kind))
+    error = np.abs(np.asarray(executable(y)).astype(np.longdouble) - exact)
+    # tanh(y) + 1 would be 0 below -9 and -19.
+    assert np.max(error / np.spacing(exact.astype(dtype))) < 3
+    special = np.zeros(NUMBERS, dtype)
+    special[:5] = [np.inf, -np.inf, np.nan, np.finfo(dtype).max, np.finfo(dtype).min]
+    found = np.asarray(executable(special))
+    assert found[[0, 1, 3, 4, 5]].tolist() == [1, 0, 1, 0, 0.5] and math.isnan(found[2])

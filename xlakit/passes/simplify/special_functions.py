@@ -1,7 +1,7 @@
 """Replaces special functions that programs spell out operation by operation by formulas with fewer operations.
 
 JAX and the converters of StableHLO have no operation for ``erfc`` and write formulas of Cephes in its place: each
-element is computed for all ranges, and one result is selected. The rules recognize such a formula by its coefficients.
+element is computed for all ranges, and one result is selected. A rule recognizes such a formula by its coefficients.
 Unlike the rules of other tables they do not keep bits: the error bound of the function is no greater, which a test
 measures.
 """
@@ -18,10 +18,10 @@ from xlakit.ir.enums import ComparisonDirection
 from xlakit.ir.instruction import Instruction
 from xlakit.ops.elementwise.binary import Add, Divide, Multiply, Subtract
 from xlakit.ops.elementwise.compare import Compare
-from xlakit.ops.elementwise.elementary import Exponential
+from xlakit.ops.elementwise.elementary import Exponential, Tanh
 from xlakit.ops.elementwise.select import Select
 from xlakit.ops.elementwise.unary import Abs, Negate
-from xlakit.passes.core.matching import as_real, is_number, is_operation, is_zero, uniform
+from xlakit.passes.core.matching import as_real, is_number, is_operation, is_zero, one_type, uniform
 from xlakit.passes.core.rewriter import Rewriter
 from xlakit.passes.core.rules import Rules
 
@@ -47,6 +47,33 @@ _ERFC: Final = (
     0.5641953349113464, 0.987244188785553, 1.443217396736145, 1.627640962600708, -0.529285728931427, 5.104477882385254,
     -34.47626495361328, 65.01464080810547, -54.12510299682617, 17.598756790161133,
 )  # fmt: skip
+
+
+@_rule("multiply")
+def half_of_tanh_plus_one(x: Instruction, make: Rewriter) -> Instruction | None:
+    """0.5 * (tanh(y) + 1) -> logistic(2y), in F32 and F64, where nothing else uses tanh(y); and 2 (a c) is a (2c).
+
+    JAX's GELU by tanh takes 0.7 of the operations. tanh(y) + 1 loses all bits of small results, those for y < 0, which
+    the logistic function does not. Both give 0 and 1 for infinities, and NaN for NaN. Doubling is exact, and where it
+    overflows both results are 0 or 1.
+    """
+    total, half = x.operands
+    if x.shape.element_type not in (PrimitiveType.F32, PrimitiveType.F64) or as_real(uniform(half)) != 0.5:
+        return None
+    if not is_operation(total, Add) or not is_number(uniform(total.operands[1]), 1) or not one_type(total):
+        return None
+    tangent = total.operands[0]
+    if not is_operation(tangent, Tanh) or not one_type(tangent) or not one_type(x):
+        return None
+    if make.uses(total) > 1 or make.uses(tangent) > 1:
+        return None
+    y = tangent.operands[0]
+    factor = as_real(uniform(y.operands[1])) if is_operation(y, Multiply) and one_type(y) else None
+    if factor is not None and 1e-30 < abs(factor) < 1e30:
+        twice = make.apply("multiply", y.operands[0], make.full(2 * factor, y.shape))
+    else:
+        twice = make.apply("add", y, y)
+    return make.apply("logistic", twice)
 
 
 @_rule("select")
