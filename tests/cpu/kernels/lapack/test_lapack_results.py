@@ -269,6 +269,33 @@ def test_pivots_of_small_matrices(prefix, size):
     calls.run()
 
 
+@pytest.mark.parametrize("prefix", "sd")
+@pytest.mark.parametrize("uplo", "LU")
+@pytest.mark.parametrize("size", [1, 2, 7, 16])
+def test_factors_of_small_positive_matrices(prefix, uplo, size):
+    """The first column that has no positive pivot is the last one that changes; NaN spreads."""
+    calls = Calls()
+    a = normal(prefix, 5, size, size)
+    a = (a @ adjoint(a) + np.eye(size)).astype(KINDS[prefix])
+    middle = size // 2
+    a[1, middle, middle] = -1
+    a[2, middle, middle] = np.nan
+    a[3, 0, 0] = 0
+    a[4, middle, middle] = np.inf
+
+    def are_lapacks(factors, info):
+        for number, matrix in enumerate(a):
+            options = {"lower": uplo == "L", "clean": 0}
+            expected, failed = getattr(scipy.linalg.lapack, f"{prefix}potrf")(matrix, **options)
+            assert info[number] == failed
+            finite = np.isfinite(expected)
+            np.testing.assert_array_equal(np.isfinite(factors[number]), finite)
+            close(np.where(finite, factors[number], 0), np.where(finite, expected, 0), prefix)
+
+    calls.add(prefix, "potrf", [a], [like(a), (np.int32, (5,))], are_lapacks, uplo=ord(uplo))
+    calls.run()
+
+
 @pytest.mark.parametrize("prefix", "sdcz")
 @pytest.mark.parametrize("size", [2, 33, 70])
 def test_calls_end_with_what_is_not_finite(prefix, size):

@@ -41,7 +41,7 @@ from xlakit.cpu.kernels.linalg.lapack_routines import (
     Result,
     Work,
 )
-from xlakit.cpu.kernels.linalg.lapack_small import SmallLu, is_small
+from xlakit.cpu.kernels.linalg.lapack_small import SmallCholesky, SmallLu, small_method
 from xlakit.cpu.kernels.linalg.lapack_svd import BlockedSvd, is_nearly_square
 from xlakit.cpu.kernels.linalg.lapack_vectors import LEAST_VECTORS
 from xlakit.cpu.kernels.linalg.lapack_workspaces import workspace_counts
@@ -144,7 +144,7 @@ class _Kernel:
         self._operands: Sequence[Value] = ()
         self._results: Sequence[Value] = ()
         self._works: Mapping[str, Value] = {}
-        self._method: Blocked | SmallLu | None = None
+        self._method: Blocked | SmallLu | SmallCholesky | None = None
 
     def write_zeros(self) -> Function:
         """Results for matrices without elements: zeros."""
@@ -161,10 +161,11 @@ class _Kernel:
         fn, call = self._fn, self._call
         if shared is not None:
             self._method = _METHODS[call.routine[1:]](fn, self._problem)
-        elif call.routine[1:] == "getrf" and is_small(self._problem):
-            self._method = SmallLu(fn, self._problem)
-            # Its loops over rows become vectors.
-            fn.effort = Effort.ALL
+        else:
+            self._method = small_method(fn, call.routine[1:], self._problem)
+            if self._method is not None:
+                # Loops over rows become vectors.
+                fn.effort = Effort.ALL
         offsets, total = self._layout()
         is_on_stack = total <= _MOST_STACK_BYTES
         memory = fn.alloca(I64, -(-total // 8), align=_ALIGNMENT) if is_on_stack else acquire(fn, total)
@@ -215,7 +216,7 @@ class _Kernel:
         else:
             self._blocks(self._method)
 
-    def _blocks(self, method: Blocked | SmallLu) -> None:
+    def _blocks(self, method: Blocked | SmallLu | SmallCholesky) -> None:
         """Factor by own code, or on a condition only."""
 
         def factor() -> None:
