@@ -139,7 +139,7 @@ def wrong_numbers(case: Case) -> str:
     rng = np.random.default_rng(case.seed)
     shapes = [p.shape.dimensions for p in module.entry.parameters]
     given = tuple(rng.uniform(-0.9, 0.9, sizes).astype(np.float32) for sizes in shapes)
-    return judge(Program(case.family, module.to_text(), (given,), EXACT))
+    return judge(Program(case.family, module.to_text(), (given,), EXACT), rng)
 
 
 def _target(module: HloModule) -> Target:

@@ -8,7 +8,8 @@ Where a float differs by more, the interpreter is asked again, with each roundin
 (:mod:`fuzz.support.sensitivity`): a result that hangs on roundings as much as that, such as the cosine of a large sum,
 says nothing.
 
-With ``--fused``, machine code gets some of the instructions in fusions, as other compilers make them: results of
+Machine code is made of the program with some names that passes give, and what passes make of it is verified.
+With ``--fused`` it gets some of the instructions in fusions, as other compilers make them: results of
 different sizes, tuples, constants and loops inside.
 """
 
@@ -21,12 +22,13 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from fuzz.programs.composed.fused import fused
+from fuzz.programs.composed.fused import fused, renamed
 from fuzz.programs.composed.modules import module
 from fuzz.programs.draft import Program
 from fuzz.support import numbered
 from fuzz.support.sensitivity import spread
 from xlakit import compile as compile_program
+from xlakit.cpu.generated import GeneratedProgram
 from xlakit.ir.instruction import HloModule, Instruction
 from xlakit.tools.inputs import flatten
 
@@ -99,19 +101,20 @@ def _beyond(a: Any, b: Any, epsilon: float, spread: Any) -> Any:
     return wrong & said if len(parts) > 1 else wrong
 
 
-def judge(program: Program, fusions: np.random.Generator | None = None) -> str:
+def judge(program: Program, rng: np.random.Generator, *, with_fusions: bool = False) -> str:
     """Describe the fault of a module's compiled code; "" if there is none.
 
-    fusions: draws which instructions machine code gets in fusions, as other compilers make them; by default none.
+    rng: draws names, and with_fusions which instructions machine code gets in fusions, as other compilers make them.
     """
     parsed = HloModule.from_text(program.text)
-    compiled = parsed
-    if fusions is not None:
-        compiled = fused(parsed, fusions)
-        compiled.verify()
+    given = renamed(fused(parsed, rng) if with_fusions else parsed, rng)
+    given.verify()
     expected = flatten(compile_program(parsed, backend="interpreter")(*program.arguments[0]))
     try:
-        actual = flatten(compile_program(compiled, backend="cpu")(*program.arguments[0]))
+        executable = compile_program(given, backend="cpu")
+        if isinstance(executable, GeneratedProgram):
+            executable.optimized_module().verify()
+        actual = flatten(executable(*program.arguments[0]))
     except Exception as error:  # any exception is a finding, with the program that caused it
         return f"{type(error).__name__}: {error}"
     # Names of results begin with their place in the tuple.
@@ -128,7 +131,7 @@ def judge(program: Program, fusions: np.random.Generator | None = None) -> str:
 def _fault_of(options: Namespace, number: int) -> str:
     program = module(options.seed, number)
     numbered.show(options, program.text)
-    return judge(program, np.random.default_rng([options.seed, number]) if options.fused else None)
+    return judge(program, np.random.default_rng([options.seed, number]), with_fusions=options.fused)
 
 
 _FUSED = ("--fused", "with fusions in them, as other compilers make them")

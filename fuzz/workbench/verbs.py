@@ -130,7 +130,10 @@ from fuzz.workbench.programs import program
 function, arguments = program(sys.argv[1])
 jax.block_until_ready(jax.jit(function)(*arguments))
 """
-_MODULE = re.compile(r"module_\d+\.jit_(?!convert_element_type|broadcast_in_dim|multiply|iota|_normal|_threefry_seed)")
+# Not those by which JAX makes the arguments.
+_MODULE = re.compile(
+    r"module_\d+\.jit_(?!convert_element_type|broadcast_in_dim|multiply|iota|stage|_normal|_threefry_seed)"
+)
 
 
 def dump(program: str, flags: Sequence[str], folder: Path) -> None:

@@ -34,6 +34,20 @@ def test_it_prints_the_improved_program(file, capsys):
     assert [i.opcode for i in module.entry.instructions] == ["parameter", "exponential"]
 
 
+def test_instructions_may_have_the_names_that_fusion_gives(tmp_path, capsys):
+    path = tmp_path / "names.hlo"
+    path.write_text("""HloModule names
+ENTRY main {
+  a = f32[64] parameter(0)
+  p0 = f32[64] cosine(a)
+  result = f32[64] tanh(p0)
+  p1 = f32[64] multiply(p0, a)
+  ROOT values = (f32[64], f32[64]) tuple(result, p1)
+}
+""")
+    assert "fused" in printed(capsys, str(path))
+
+
 def test_passes_can_be_chosen_and_switched_off(file, capsys):
     assert "negate" not in printed(capsys, file, "--passes", "arithmetic")
     assert "negate" in printed(capsys, file, "--passes", "logic,dead-code")

@@ -236,6 +236,16 @@ ENTRY e {
     assert rows["r"].error.relative == 0
 
 
+def test_what_custom_calls_of_other_backends_compute_has_shadows():
+    numbers = '{"lhs_contracting_dimensions":["1"],"rhs_contracting_dimensions":["0"]}'
+    config = f'{{"alpha_real":1,"dot_dimension_numbers":{numbers}}}'
+    call = f'custom-call(p, p), custom_call_target="__cublas$gemm", backend_config={config}'
+    text = f"HloModule m\nENTRY e {{\n  p = f16[2,2] parameter(0)\n  ROOT r = f16[2,2] {call}\n}}"
+    report = xla.shadow_errors(_module(text), np.full((2, 2), 0.1, np.float16))
+    rows = {row.instruction.opcode: row for row in report.rows}
+    assert 0 < rows["convert"].error.relative < 2**-10
+
+
 def test_a_program_in_f64_has_no_shadow():
     text = "HloModule m\nENTRY e {\n  p = f64[2] parameter(0)\n  ROOT r = f64[2] negate(p)\n}"
     with pytest.raises(xla.ArgumentError, match="no floating point type narrower than f64"):
@@ -412,6 +422,11 @@ def test_two_programs_are_compared_by_names():
 @pytest.mark.parametrize("against", ["interpreter", "plain"])
 def test_the_compiler_agrees_with(against: str):
     assert xla.find_divergence(_module(_LOOP), _X, against=against) is None
+
+
+def test_a_program_may_have_the_names_that_results_get():
+    text = "HloModule m\nENTRY e {\n  values = f32[2] parameter(0)\n  ROOT r = f32[2] negate(values)\n}"
+    assert xla.find_divergence(_module(text), np.ones(2, np.float32), against="interpreter") is None
 
 
 def test_refused():

@@ -21,6 +21,25 @@ _ALIKE = 0.5
 # So often a fusion is given a value as two operands, each read in some places; and one that several instructions read.
 _TWICE = 0.3
 _TWICE_READ_TWICE = 0.7
+# So often an instruction has a name that passes give to what they make.
+_PASSES_NAME = 0.3
+_NAMES_OF_PASSES = [*(f"p{n}" for n in range(6)), "result", "fusion", "fusion.1", "alone", "copy", "constant", "values"]
+
+
+def renamed(module: HloModule, rng: np.random.Generator) -> HloModule:
+    """The program with instructions of its entry named as passes name what they make."""
+    old = module.entry
+    names = list(_NAMES_OF_PASSES)
+    rng.shuffle(names)
+    taken = {i.name for i in old.instructions}
+    drawn = {i: names.pop() for i in old.instructions if names and rng.random() < _PASSES_NAME}
+
+    def change(instruction: Instruction, operands: tuple[Instruction, ...]) -> Instruction:
+        name = drawn.get(instruction, instruction.name)
+        is_free = name == instruction.name or name not in taken
+        return instruction.replace(operands=operands, name=name if is_free else instruction.name)
+
+    return module.replace(entry=old.rebuild(change), computations=())
 
 
 def fused(module: HloModule, rng: np.random.Generator) -> HloModule:

@@ -12,6 +12,7 @@ from xlakit.data.shape import make_tuple_shape
 from xlakit.ir.def_use import users_of
 from xlakit.ir.enums import FusionKind
 from xlakit.ir.instruction import Computation, Instruction, depth_first
+from xlakit.ir.names import unused_name
 from xlakit.ops.data import Parameter, Tuple
 from xlakit.options import knob
 from xlakit.passes.analysis.cost_model import cost_model
@@ -150,8 +151,10 @@ class _ClusterFusion:
         operands = sorted(cluster.operands, key=order.__getitem__)
         inner: dict[Instruction, Instruction] = {}
         body: list[Instruction] = []
+        taken = {i.name for member in cluster.members for i in (member, *member.operands)}
         for number, operand in enumerate(operands):
-            inner[operand] = Instruction(Parameter(number=number), (), operand.shape, f"p{number}")
+            name = unused_name(f"p{number}", taken)
+            inner[operand] = Instruction(Parameter(number=number), (), operand.shape, name)
             body.append(inner[operand])
         for member in sorted(cluster.members, key=order.__getitem__):
             for constant in member.operands:
@@ -164,7 +167,8 @@ class _ClusterFusion:
         root = inner[roots[-1]]
         if len(roots) > 1:
             results = [inner[r] for r in roots]
-            root = Instruction(Tuple(), results, make_tuple_shape([r.shape for r in results]), "result")
+            shape = make_tuple_shape([r.shape for r in results])
+            root = Instruction(Tuple(), results, shape, unused_name("result", taken))
             body.append(root)
         name = self._names.new("fusion" if len(cluster.members) > 1 else "alone")
         computation = Computation(f"fused_{name}", tuple(body), root, self._computation.execution_thread)

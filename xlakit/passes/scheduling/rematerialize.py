@@ -19,6 +19,7 @@ from xlakit.dataclass import dataclass
 from xlakit.ir.attributes import Annotations
 from xlakit.ir.enums import FusionKind
 from xlakit.ir.instruction import Computation, HloModule, Instruction
+from xlakit.ir.names import unused_name
 from xlakit.ops.control import Fusion
 from xlakit.ops.data import Constant, GetTupleElement, Parameter
 from xlakit.ops.elementwise.binary import Divide
@@ -261,8 +262,9 @@ class _Rematerializing:
         """A fusion that computes a value again."""
         name = self._names.new("fusion")
         inner: dict[Instruction, Instruction] = {}
+        taken = {old.name for old in value.body}
         for number, old in enumerate(value.given):
-            inner[old] = Instruction(Parameter(number=number), (), old.shape, f"p{number}")
+            inner[old] = Instruction(Parameter(number=number), (), old.shape, unused_name(f"p{number}", taken))
         for old in value.body:
             inner[old] = old.replace(operands=[inner[o] for o in old.operands])
         lines = tuple(inner.values())

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+
 from xlakit.data.literal import Literal
 from xlakit.data.primitive import PrimitiveType
 from xlakit.data.shape import Shape, make_tuple_shape
@@ -14,19 +16,22 @@ from xlakit.ops.shared.numerics import convert
 class Promotion:
     """Instructions and computations with F64 for every floating point type, and C128 for every complex one.
 
-    Operations on bits (bitcast-convert) would have another meaning; the caller leaves them out.
+    Operations on bits (bitcast-convert) would have another meaning; the caller leaves them out. Devices, which are
+    threads, may share a promotion.
     """
 
     def __init__(self) -> None:
         self._computations: dict[Computation, Computation] = {}
         self._instructions: dict[Instruction, Instruction] = {}
+        self._lock = threading.RLock()
 
     def computation(self, computation: Computation) -> Computation:
         """The computation in F64, as all that it calls."""
-        promoted = self._computations.get(computation)
-        if promoted is None:
-            promoted = self._computations[computation] = computation.rebuild(self._changed)
-        return promoted
+        with self._lock:
+            promoted = self._computations.get(computation)
+            if promoted is None:
+                promoted = self._computations[computation] = computation.rebuild(self._changed)
+            return promoted
 
     def instruction(self, instruction: Instruction) -> Instruction:
         """An instruction of a computation that :meth:`computation` was asked for."""

@@ -168,10 +168,9 @@ def shadow_replicated(
             hint="shadow values are for programs in f32, bf16, f16, f8 or c64",
         )
     executable = compile_module(module, ExecutionOptions(seed=seed, custom_calls=custom_calls))
-    # Shared, since devices meet at the same instruction; complete before they run, since they are threads.
+    # Shared, since devices meet at the same instruction.
     promotion = Promotion()
-    for computation in module.computations:
-        promotion.computation(computation)
+    promotion.computation(module.entry)
     shadows = [_Shadow(module, promotion) for _ in range(executable.num_devices)]
     results = executable.call_observed(shadows.__getitem__, arguments)
     rows: dict[Any, ShadowRow] = {}
@@ -224,6 +223,8 @@ class _Shadow:
 
     def enter(self, caller: Instruction, computation: Computation) -> None:
         self._frames.enter(caller, computation)
+        # Custom calls of others' backends enter computations that the module does not have.
+        self._promotion.computation(computation)
 
     def leave(self) -> None:
         self._frames.leave()

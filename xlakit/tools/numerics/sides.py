@@ -63,5 +63,6 @@ def steps_of(instruction: Instruction) -> list[Instruction]:
 def with_results(computation: Computation, instructions: Sequence[Instruction]) -> Computation:
     """The computation with the values of these instructions as its results."""
     shape = make_tuple_shape([i.shape.without_layout() for i in instructions])
-    root = Instruction(Tuple(), instructions, shape, "values")
+    name = unused_name("values", {i.name for i in computation.instructions})
+    root = Instruction(Tuple(), instructions, shape, name)
     return Computation(computation.name, (*computation.instructions, root), root)
