@@ -22,7 +22,6 @@ from xlakit.cpu.kernels.product_fusion.tiling import ProductTiling, product_of_r
 from xlakit.cpu.kernels.shared.scratch import acquire, release
 from xlakit.cpu.llvm import PTR, VOID, Effort, Function, Module, Value
 from xlakit.cpu.llvm.promises import NO_INLINE
-from xlakit.cpu.loops.emit.emitter import Emitter
 from xlakit.cpu.loops.emit.kernel import Kernel, Phase, finish, kernel_function
 from xlakit.cpu.loops.emit.levels import Output
 from xlakit.cpu.loops.ir.cost import element_cost
@@ -152,8 +151,8 @@ class _Fusion:
 
     # -- the epilogue ------------------------------------------------------------------------------
 
-    def _begin(self) -> tuple[Function, Emitter, Bounds]:
-        """Begin the function of the epilogue; gives it, its emitter, and the ranges of its loops."""
+    def _begin(self) -> tuple[Function, list[Value], Bounds]:
+        """Begin the function of the epilogue; gives it, its arrays, and the ranges of its loops."""
         fn = self.module.function(f"{self.name}.after", VOID, PARAMETERS)
         rectangle = rectangle_of(fn)
         columns, task_columns = self.tiling.product.sizes[1], self.tiling.blocking.task_columns
@@ -164,12 +163,10 @@ class _Fusion:
             whole if columns <= task_columns else rectangle.columns,
             math.gcd(columns, task_columns),
         )
-        return fn, self._emitter(fn, rectangle.base), bounds
+        return fn, self._arrays(fn, rectangle.base), bounds
 
-    def _emitter(self, fn: Function, rectangle: Value) -> Emitter:
-        table = fn.parameters[0]
-        pointers = [fn.pointer(table, n) for n in range(self.arrays)]
-        return Emitter(fn, [*pointers, rectangle])
+    def _arrays(self, fn: Function, rectangle: Value) -> list[Value]:
+        return [*(fn.pointer(fn.parameters[0], n) for n in range(self.arrays)), rectangle]
 
     def _sources(self) -> dict[Instruction, Source]:
         return {
@@ -185,9 +182,8 @@ class _Fusion:
             lambda space: self._traced(space, self.chain.first.value, self.tiling.result, roots, local, width)
         )
         self.cost += element_cost([n for o in outputs for n in o.nodes]) * self.chain.first.value.shape.num_elements
-        fn, emitter, bounds = self._begin()
-        write_elements(emitter, where, bounds, local, outputs)
-        finish(emitter)
+        fn, arrays, bounds = self._begin()
+        write_elements(fn, arrays, where, bounds, local, outputs)
         return fn
 
     def _traced(
@@ -232,25 +228,25 @@ class _Fusion:
         stored = [*roots, chain.weights] if self.has_weights and chain.weights is not None else roots
         where, plan = with_splits(lambda space: self._planned(space, stored, local))
         self.cost += element_cost(plan.nodes) * chain.first.value.shape.num_elements
-        fn, emitter, bounds = self._begin()
-        memory = emitter.arrays[-1]
+        fn, arrays, bounds = self._begin()
+        memory = arrays[-1]
         width = stored[-1].shape.element_type.byte_width
         has_own_memory = self.has_weights and width != self.tiling.product.result.byte_width
         if has_own_memory:
             memory = acquire(fn, self.tiling.most * self.tiling.width * width)
-        emitter.arrays += [emitter.arrays[self._array(r)] for r in roots]
+        arrays += [arrays[self._array(r)] for r in roots]
         if self.has_weights:
-            emitter.arrays.append(memory)
+            arrays.append(memory)
         length = math.prod(v.extent for v in plan.inner_variables)
-        release_rows = acquire_rows(fn, emitter, [size * length for size in plan.scratch])
-        write_rows(emitter, where, bounds, local, plan)
+        release_rows = acquire_rows(fn, arrays, [size * length for size in plan.scratch])
+        emitter = write_rows(fn, arrays, where, bounds, local, plan)
         release_rows()
         if chain.second is not None and chain.weights is not None:
             weights = memory
             if not self.has_weights:
                 first = self._first_element(fn, bounds)
                 kind = memory_type(chain.weights.shape.element_type)
-                weights = fn.at(emitter.arrays[self._array(chain.weights)], kind, first)
+                weights = fn.at(arrays[self._array(chain.weights)], kind, first)
             self._second(fn, chain.second, chain.weights, weights, bounds)
         if has_own_memory:
             release(fn, memory)
@@ -330,7 +326,8 @@ class _Fusion:
         rectangle = rectangle_of(function)
         span = function.i64(0), function.i64(columns)
         write_elements(
-            self._emitter(function, rectangle.base),
+            function,
+            self._arrays(function, rectangle.base),
             where,
             Bounds(rectangle.batch, rectangle.rows, span),
             local,

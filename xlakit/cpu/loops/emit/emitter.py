@@ -1,19 +1,23 @@
 """Writes nodes as code: each node is computed once, in the outermost loop in which it can be.
 
-:mod:`xlakit.cpu.loops.emit.iterations` decides whether the value of a node is a scalar or a vector.
+An emitter has a stack of scopes, which are blocks of the code that it writes: loops, branches, vectors of iterations. A
+scope has the values that are known in it, and says how nodes are written there; both end with it. Nothing else about an
+emitter changes while it writes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Sequence
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, NamedTuple
+from dataclasses import replace
+from typing import Any, Final
 
 from xlakit.cpu.llvm import I1, I64, Function, Value, integer, vector
 from xlakit.cpu.llvm.promises import REASSOCIATES
 from xlakit.cpu.loops.emit.fused import product_and_sum, quotient
 from xlakit.cpu.loops.emit.guards import UNROLLED, prefers_selects, reads
-from xlakit.cpu.loops.emit.iterations import ONE_ITERATION, Iterations, VectorIterations
+from xlakit.cpu.loops.emit.iterations import Iterations, VectorIterations
+from xlakit.cpu.loops.emit.scope import Redirection, Scope
 from xlakit.cpu.loops.ir.index import Affine, Node, Opaque, Variable
 from xlakit.cpu.loops.ir.nodes import (
     Apply,
@@ -64,46 +68,41 @@ _WIDTHS_OF_MASKS = (8, 16, 32, 64)
 INTERLEAVED = ('"llvm.loop.interleave.count", i32 4',)
 
 
-class Redirection(NamedTuple):
-    """The buffer that elements of an array are written to for a while: it begins with element ``first``."""
-
-    buffer: Value
-    first: Value
-
-
 class Emitter:
     """Writes nodes into a function. ``arrays`` are the pointers that loads refer to by number.
 
-    redirected: the arrays that are written to a buffer first, with the buffer. has_non_temporal_stores: whether the
-    function has such stores, so that it needs a fence at its end. lanes: the least number of lanes of vectors in
-    innermost loops; 1 if LLVM is to vectorize the loops.
+    lanes: the least number of lanes of vectors in innermost loops; 1 if LLVM is to vectorize the loops.
+    has_non_temporal_stores: whether the function has such stores, so that it needs a fence at its end.
     """
 
-    def __init__(self, fn: Function, arrays: Sequence[Value]) -> None:
+    def __init__(self, fn: Function, arrays: Sequence[Value], lanes: int = 1) -> None:
         self.fn = fn
         self.arrays = list(arrays)
-        self.redirected: dict[int, Redirection] = {}
+        self.lanes: Final = lanes
         self.has_non_temporal_stores = False
-        self.lanes = 1
-        # Whether conditions become selects, with addresses of loads clamped, or branches; None outside of conditions.
-        # conditions.
-        self._uses_selects: bool | None = None
-        # Whether nodes are emitted as scalars or as vectors now.
-        self._iterations: Iterations = ONE_ITERATION
-        self._scopes: list[dict[Any, Any]] = [{}]
+        self._scopes = [Scope()]
 
     # -- scopes ----------------------------------------------------------------------------------
 
     @contextmanager
-    def scope(self) -> Generator[None]:
-        """Forget at the end the values that are computed in the block, such as those of a loop or a branch."""
-        self._scopes.append({})
+    def scope(self, **changes: Any) -> Generator[None]:
+        """Forget at the end the values that are computed in the block, such as those of a loop or a branch.
+
+        changes: fields of the scope that differ from those of the scope around it.
+        """
+        self._scopes.append(replace(self._scopes[-1], values={}, **changes))
         yield
         self._scopes.pop()
 
+    @contextmanager
+    def redirecting(self, redirected: Mapping[int, Redirection]) -> Generator[None]:
+        """Write some arrays, which are given by number, to buffers."""
+        with self.scope(redirected={**self._scopes[-1].redirected, **redirected}):
+            yield
+
     def bind(self, key: Any, value: Any) -> None:
         """Set the value of a variable, of a node, or of the key of a Given, until the scope ends."""
-        self._scopes[-1][key] = value
+        self._scopes[-1].values[key] = value
 
     def bind_group(self, group: Group, index: Value) -> None:
         """Set the variables of a merged loop: the minor one to the index, the others to 0, as they are contiguous."""
@@ -120,8 +119,8 @@ class Emitter:
 
     def _find(self, key: Any) -> Any:
         for scope in reversed(self._scopes):
-            if key in scope:
-                return scope[key]
+            if key in scope.values:
+                return scope.values[key]
         return None
 
     # -- values ----------------------------------------------------------------------------------
@@ -131,7 +130,7 @@ class Emitter:
         found = self._find(node)
         if found is None:
             found = self._compute(node)
-            self._scopes[-1][node] = found
+            self.bind(node, found)
         return found
 
     @contextmanager
@@ -140,10 +139,12 @@ class Emitter:
 
         stored: the number of the first iterations whose results have been stored before, and are not stored again.
         """
-        with self.scope():
-            self._iterations = VectorIterations(variable, width, stored)
+        with self.scope(iterations=VectorIterations(variable, width, stored)):
             yield
-            self._iterations = ONE_ITERATION
+
+    @property
+    def _iterations(self) -> Iterations:
+        return self._scopes[-1].iterations
 
     @property
     def width(self) -> int:
@@ -199,7 +200,7 @@ class Emitter:
             total = self.fn.i64(affine.constant)
         elif affine.constant:
             total = total + affine.constant
-        self._scopes[-1][affine] = total
+        self.bind(affine, total)
         return total
 
     def address(self, array: int, offset: Affine) -> tuple[Value, Value]:
@@ -210,9 +211,13 @@ class Emitter:
             return base, self.variable(variable) * factor
         return self.arrays[array], self.index(offset)
 
+    def is_redirected(self, array: int) -> bool:
+        """Whether elements of an array are written to a buffer."""
+        return array in self._scopes[-1].redirected
+
     def write_address(self, array: int, offset: Affine) -> tuple[Value, Value]:
         """As :meth:`address`, for an element that is written: it is in the buffer if the array is redirected."""
-        target = self.redirected.get(array)
+        target = self._scopes[-1].redirected.get(array)
         return self.address(array, offset) if target is None else (target.buffer, self.index(offset) - target.first)
 
     def anchor(self, array: int, kind: PrimitiveType, offset: Affine, group: Group) -> None:
@@ -276,7 +281,9 @@ class Emitter:
 
     def _load(self, node: Load) -> Scalar:
         width, stride = self._iterations.width_of(node), self._iterations.stride_of(node)
-        place = self._clamped_address(node, width) if self._uses_selects else self.address(node.array, node.offset)
+        place = (
+            self._clamped_address(node, width) if self._scopes[-1].selects else self.address(node.array, node.offset)
+        )
         if stride == 1:
             return load(self.fn, node.kind, *place, width)
         ends = node.count is None or node.offset.bounds[1] + stride > node.count
@@ -314,29 +321,24 @@ class Emitter:
         condition = self.within(node.bounds)
         if condition is None:
             return self._operand(node, node.inside)
+        selects = self._scopes[-1].selects
         # Only nodes that read memory must not be computed where their condition does not hold.
-        if self._uses_selects or not (reads(node.inside) or reads(node.outside)):
-            return select(self.fn, condition, self._operand(node, node.inside), self._operand(node, node.outside))
-        if self._uses_selects is None:
-            return self._decided(node, condition)
-        return self._branching(node, condition)
-
-    def _decided(self, node: Guarded, condition: Value) -> Scalar:
-        """The outermost condition: decides whether it and all conditions below it become branches or selects."""
-        self._uses_selects = prefers_selects(node, self.width)
-        if self._uses_selects:
+        if selects or not (reads(node.inside) or reads(node.outside)):
+            return self._selected(node, condition)
+        # The outermost condition decides for all conditions below it.
+        if selects is None and prefers_selects(node, self.width):
             # Outside of this scope, a load that is clamped here may be a plain one.
-            with self.scope():
-                found = select(self.fn, condition, self._operand(node, node.inside), self._operand(node, node.outside))
-        else:
-            found = self._branching(node, condition)
-        self._uses_selects = None
-        return found
+            with self.scope(selects=True):
+                return self._selected(node, condition)
 
-    def _branching(self, node: Guarded, condition: Value) -> Scalar:
-        return from_parts(
-            self.fn.if_else(condition, lambda: self._alone(node, node.inside), lambda: self._alone(node, node.outside))
-        )
+        def branch(one: Node) -> tuple[Value, ...]:
+            with self.scope(selects=False):
+                return parts(self._operand(node, one))
+
+        return from_parts(self.fn.if_else(condition, lambda: branch(node.inside), lambda: branch(node.outside)))
+
+    def _selected(self, node: Guarded, condition: Value) -> Scalar:
+        return select(self.fn, condition, self._operand(node, node.inside), self._operand(node, node.outside))
 
     def _clamped_address(self, node: Load, width: int) -> tuple[Value, Value]:
         """The address of a load that may be out of bounds, clamped to the array; its value is not selected then."""
@@ -351,10 +353,6 @@ class Emitter:
         index = index.smax(0)
         return self.arrays[node.array], index.smin(last)
 
-    def _alone(self, node: Guarded, one: Node) -> tuple[Value, ...]:
-        with self.scope():
-            return parts(self._operand(node, one))
-
     # -- reductions -----------------------------------------------------------------------------------
 
     def _reduction(self, reduction: Reduction) -> list[Scalar]:
@@ -365,7 +363,7 @@ class Emitter:
             for variable in reduction.over:
                 iterations *= variable.extent
             found = self.reduced(reduction, initial, unrolled=iterations <= UNROLLED.value)
-            self._scopes[-1][reduction] = found
+            self.bind(reduction, found)
         return found
 
     def reduced(self, reduction: Reduction, initial: list[Scalar], *, unrolled: bool) -> list[Scalar]:
@@ -386,7 +384,7 @@ class Emitter:
 
     def bound_variables(self) -> set[Variable]:
         """The variables of all loops that are open."""
-        return {key for scope in self._scopes for key in scope if isinstance(key, Variable)}
+        return {key for scope in self._scopes for key in scope.values if isinstance(key, Variable)}
 
     def _unrolled(
         self, reduction: Reduction, over: list[Variable], running: list[Scalar], bounds: Sequence[Bound]
@@ -446,18 +444,13 @@ class Emitter:
         """One step of a reduction. Sums and products may reassociate, and narrow floats are not rounded in between."""
         op = applied_op(computation)
         kind = computation.parameters[0].shape.element_type
-        if op is not None and not kind.is_complex:
-            self.fn.fast_math = REASSOCIATES if isinstance(op, (Add, Multiply)) else ""
-            made = BINARY[op.opcode](self.fn, kind, as_real(running[0]), as_real(values[0]))
-            self.fn.fast_math = ""
-            return [made]
-        if isinstance(op, Add):
-            self.fn.fast_math = REASSOCIATES
-            a, b = parts(running[0]), parts(values[0])
-            pair = from_parts(tuple(x + y for x, y in zip(a, b, strict=True)))
-            self.fn.fast_math = ""
-            return [pair]
-        return self.called(computation, [*running, *values])
+        if op is None or (kind.is_complex and not isinstance(op, Add)):
+            return self.called(computation, [*running, *values])
+        pairs = zip(parts(running[0]), parts(values[0]), strict=True)
+        self.fn.fast_math = REASSOCIATES if isinstance(op, (Add, Multiply)) else ""
+        made = [BINARY[op.opcode](self.fn, kind.real_part, a, b) for a, b in pairs]
+        self.fn.fast_math = ""
+        return [from_parts(tuple(made))]
 
     def called(self, computation: Computation, arguments: Sequence[Scalar]) -> list[Scalar]:
         """The results of a computation on scalars, emitted inline."""

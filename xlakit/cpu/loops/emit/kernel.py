@@ -14,7 +14,7 @@ from dataclasses import field
 from typing import NamedTuple
 
 from xlakit import machine
-from xlakit.cpu.llvm import I64, PTR, VOID, Function, Module, Value
+from xlakit.cpu.llvm import I64, PTR, VOID, Effort, Function, Module, Value
 from xlakit.cpu.llvm.promises import NO_INLINE
 from xlakit.cpu.loops.emit.emitter import INTERLEAVED, Emitter
 from xlakit.cpu.loops.emit.gather_prefetch import strips
@@ -82,13 +82,19 @@ def kernel_function(module: Module, name: str) -> tuple[Function, Value, Value, 
 
 
 @contextmanager
-def task_function(module: Module, name: str, arrays: int) -> Generator[TaskFunction]:
-    """Begin a kernel's function, which ends with the block."""
+def task_function(module: Module, name: str, arrays: int, lanes: int = 1) -> Generator[TaskFunction]:
+    """Begin a kernel's function, which ends with the block. ``lanes`` are those of its emitter."""
     fn, table, begin, end = kernel_function(module, name)
     pointers = [fn.pointer(table, number) for number in range(arrays)]
-    emitter = Emitter(fn, pointers)
+    emitter = emitter_of(fn, pointers, lanes)
     yield TaskFunction(fn, emitter, begin, end)
     finish(emitter)
+
+
+def emitter_of(fn: Function, arrays: Sequence[Value], lanes: int) -> Emitter:
+    """An emitter for a function whose innermost loops have vectors of ``lanes`` lanes, or are LLVM's to vectorize."""
+    fn.effort = Effort.CODE if lanes > 1 else Effort.ALL
+    return Emitter(fn, arrays, lanes)
 
 
 def finish(emitter: Emitter) -> None:

@@ -271,7 +271,7 @@ def _prepare(emitter: Emitter, group: Group, width: int, nodes: Iterable[Node], 
                     if lane not in argument.variables and emitter.is_open(argument.variables):
                         emitter.spread(argument, width)
     for output in outputs:
-        if output.array not in emitter.redirected:
+        if not emitter.is_redirected(output.array):
             emitter.anchor(output.array, output.kind, output.offset, group)
 
 

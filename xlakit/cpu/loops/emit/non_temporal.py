@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING
 
 from xlakit import machine
 from xlakit.cpu.llvm import I8, I64, VOID, Function, Value, vector
-from xlakit.cpu.loops.emit.emitter import Emitter, Redirection
+from xlakit.cpu.loops.emit.emitter import Emitter
+from xlakit.cpu.loops.emit.scope import Redirection
 from xlakit.cpu.loops.ir.cost import element_cost
 from xlakit.cpu.loops.ir.index import Variable
 from xlakit.options import knob
@@ -86,10 +87,8 @@ def non_temporal(emitter: Emitter, level: Level, outputs: Sequence[Output]) -> G
             o.array: Redirection(buffer, position)
             for o, buffer, position in zip(chosen, buffers, positions, strict=True)
         }
-        before = emitter.redirected
-        emitter.redirected = {**before, **redirected}
-        yield level.strip(strip.index, last, iterations, even=even)
-        emitter.redirected = before
+        with emitter.redirecting(redirected):
+            yield level.strip(strip.index, last, iterations, even=even)
         for output, buffer, position in zip(chosen, buffers, positions, strict=True):
             width = output.kind.byte_width
             target = fn.at(emitter.arrays[output.array], I8, position * width)

@@ -12,7 +12,7 @@ import math
 from collections.abc import Callable, Sequence
 
 from xlakit.cpu.declined import DeclinedError
-from xlakit.cpu.llvm import I8, I32, I64, Module, Value
+from xlakit.cpu.llvm import I8, I32, I64, Effort, Module, Value
 from xlakit.cpu.loops.emit.emitter import Emitter
 from xlakit.cpu.loops.emit.kernel import TASK_NANOSECONDS, Kernel, Phase, Split, nest, store_all, task_function
 from xlakit.cpu.loops.emit.lanes import lanes_of, reduce_iterations
@@ -173,7 +173,9 @@ def _combination(op: Op, kind: PrimitiveType) -> Computation:
 def _rows(module: Module, name: str, arrays: int, plan: _Plan) -> Phase:
     groups = merged(plan.rows, indices_of(plan.nodes, [o.offset for o in plan.stores]))
     split = Split.of(groups, plan.cost)
-    with task_function(module, name, arrays) as (fn, emitter, begin, end):
+    with task_function(module, name, arrays, plan.lanes) as (fn, emitter, begin, end):
+        # LLVM vectorizes the search for the position.
+        fn.effort = Effort.ALL
         with split.tasks(fn, emitter, begin, end, plan.nodes) as levels:
 
             def body() -> None:
@@ -209,7 +211,6 @@ class _Row:
     def best(self, begin: Value, end: Value) -> tuple[Value, Value]:
         """The best element of a part of a row, and its first position."""
         emitter, plan, fn = self.emitter, self.plan, self.emitter.fn
-        emitter.lanes = plan.lanes
         emitter.hoist([plan.element], frozenset(plan.rows))
         start = as_real(constant(fn, plan.kind, plan.start))
 
@@ -302,7 +303,8 @@ class _Shared:
 
     def _parts(self, module: Module, name: str, arrays: int) -> Phase:
         plan = self.plan
-        with task_function(module, name, arrays + 1) as (fn, emitter, begin, end):
+        with task_function(module, name, arrays + 1, plan.lanes) as (fn, emitter, begin, end):
+            fn.effort = Effort.ALL
             with fn.loop(begin, end) as task, emitter.scope():
                 low, high = ((n * plan.row.extent).integer("udiv", self.parts) for n in (task.index, task.index + 1))
 

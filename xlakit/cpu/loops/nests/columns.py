@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 from xlakit import machine
 from xlakit.cpu.declined import DeclinedError
-from xlakit.cpu.llvm import Effort, Module, Value
+from xlakit.cpu.llvm import Module, Value
 from xlakit.cpu.loops.emit.cancellation import in_strips, iterations_between
 from xlakit.cpu.loops.emit.emitter import Emitter
 from xlakit.cpu.loops.emit.kernel import Kernel, Phase, store_all, task_function
@@ -113,9 +113,8 @@ def _write(module: Module, name: str, parts: Parts, plan: _Plan, groups: list[Gr
     strip = min(last.extent, plan.strip)
     blocks = -(-last.extent // strip)
     count = blocks * math.prod(g.extent for g in outer) * parts.count
-    with task_function(module, name, parts.arrays) as (fn, emitter, begin, end):
-        emitter.lanes = lanes_of(last, plan.nodes, plan.stores, plan.reducers)
-        fn.effort = Effort.CODE if emitter.lanes > 1 else Effort.ALL
+    lanes = lanes_of(last, plan.nodes, plan.stores, plan.reducers)
+    with task_function(module, name, parts.arrays, lanes) as (fn, emitter, begin, end):
         accumulators = Accumulators.of(fn, [k for f in plan.reducers for k in f.kinds], strip)
         with fn.loop(begin, end) as task, emitter.scope():
             number = task.index

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from xlakit import machine
-from xlakit.cpu.llvm import Effort, Module
+from xlakit.cpu.llvm import Module
 from xlakit.cpu.loops.emit.emitter import Emitter
 from xlakit.cpu.loops.emit.kernel import Phase, Split, nest, store_all, task_function
 from xlakit.cpu.loops.emit.lanes import LEAST_LANES, has_long_code, lanes_of
@@ -57,11 +57,10 @@ def loop_kernel(
     short = _written_out(groups, nodes)
     divided = groups[:-2] if blocked else groups[: len(groups) - len(short)]
     split = Split.of(divided, iteration * math.prod(g.extent for g in groups[len(divided) :]))
-    with task_function(module, name, arrays) as (fn, emitter, begin, end):
+    lanes = 1 if short or not groups else lanes_of(groups[-1], nodes, outputs, times=times)
+    with task_function(module, name, arrays, lanes) as (fn, emitter, begin, end):
         fn.calls_math = iterations < _LEAST_VECTOR
-        emitter.lanes = 1 if short or not groups else lanes_of(groups[-1], nodes, outputs, times=times)
-        fn.effort = Effort.CODE if emitter.lanes > 1 else Effort.ALL
-        fn.is_one_vector = iterations < 2 * emitter.lanes and emitter.lanes > 1
+        fn.is_one_vector = iterations < 2 * lanes and lanes > 1
         with split.tasks(fn, emitter, begin, end, nodes) as inner:
             # LLVM would leave nodes that read memory in the loop, and take time that doubles with each step of a chain
             # that is the same in all iterations.

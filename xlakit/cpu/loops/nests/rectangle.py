@@ -10,9 +10,9 @@ import math
 from collections.abc import Sequence
 
 from xlakit.cpu.declined import DeclinedError
-from xlakit.cpu.llvm import Effort, Value
+from xlakit.cpu.llvm import Function, Value
 from xlakit.cpu.loops.emit.emitter import Emitter
-from xlakit.cpu.loops.emit.kernel import hints_for, store_all, write_all_iterations
+from xlakit.cpu.loops.emit.kernel import emitter_of, hints_for, store_all, write_all_iterations
 from xlakit.cpu.loops.emit.lanes import lanes_of
 from xlakit.cpu.loops.emit.levels import Level, Output
 from xlakit.cpu.loops.ir.index import Affine, Variable, linear, of
@@ -79,16 +79,19 @@ def directions(dims: Sequence[Dims], sizes: Sequence[int], variables: Sequence[S
 
 
 def write_elements(
-    emitter: Emitter, where: Directions, bounds: Bounds, local: LocalIndex, outputs: Sequence[Output]
+    fn: Function,
+    arrays: Sequence[Value],
+    where: Directions,
+    bounds: Bounds,
+    local: LocalIndex,
+    outputs: Sequence[Output],
 ) -> None:
-    """Compute and store an elementwise epilogue for a rectangle."""
-    fn = emitter.fn
+    """Write a function that computes and stores an elementwise epilogue for a rectangle."""
     nodes = [n for o in outputs for n in o.nodes]
     indices = indices_of(nodes, [o.offset for o in outputs])
     (first_row, last_row), (first_column, last_column) = bounds.rows, bounds.columns
     groups = merged(where.columns, indices)
-    emitter.lanes = lanes_of(groups[0], nodes, outputs) if len(groups) == 1 else 1
-    fn.effort = Effort.CODE if emitter.lanes > 1 else Effort.ALL
+    emitter = emitter_of(fn, arrays, lanes_of(groups[0], nodes, outputs) if len(groups) == 1 else 1)
     with emitter.scope():
         emitter.bind(local.first, first_column)
         emitter.bind_groups(merged(where.batch, indices), bounds.batch)
@@ -113,18 +116,19 @@ def local_index(local: LocalIndex, where: Directions, width: int) -> Affine:
     return of(local.row, width) + column + of(local.first, -1)
 
 
-def write_rows(emitter: Emitter, where: Directions, bounds: Bounds, local: LocalIndex, plan: Plan) -> None:
-    """Compute and store an epilogue over rows, for a rectangle of whole rows."""
-    fn = emitter.fn
+def write_rows(
+    fn: Function, arrays: Sequence[Value], where: Directions, bounds: Bounds, local: LocalIndex, plan: Plan
+) -> Emitter:
+    """Compute and store an epilogue over rows, for a rectangle of whole rows; gives the emitter, to be finished."""
     stores = [o for stage in plan.stages for o in stage.stores] + plan.row_stores
     nodes = plan.nodes + [n for stage in plan.stages for f in stage.reducers for n in f.initial]
     indices = indices_of(nodes, [o.offset for o in stores])
     inner = merged(plan.inner_variables, indices)
-    emitter.lanes = lanes_of_rows(plan, nodes, inner)
-    fn.effort = Effort.CODE if emitter.lanes > 1 else Effort.ALL
+    emitter = emitter_of(fn, arrays, lanes_of_rows(plan, nodes, inner))
     with emitter.scope():
         emitter.bind_groups(merged(where.batch, indices), bounds.batch)
         with fn.loop(0, bounds.rows[1] - bounds.rows[0]) as row, emitter.scope():
             emitter.bind(local.row, row.index)
             emitter.bind_groups(merged(where.rows, indices), bounds.rows[0] + row.index)
             write_row(emitter, plan, inner)
+    return emitter

@@ -12,7 +12,7 @@ from dataclasses import field
 
 from xlakit import machine
 from xlakit.cpu.declined import DeclinedError
-from xlakit.cpu.llvm import I8, I64, PTR, VOID, Effort, Function, Module, Value
+from xlakit.cpu.llvm import I8, I64, PTR, VOID, Function, Module, Value
 from xlakit.cpu.loops.emit.cancellation import in_strips, iterations_between
 from xlakit.cpu.loops.emit.emitter import INTERLEAVED, Emitter
 from xlakit.cpu.loops.emit.kernel import (
@@ -233,10 +233,9 @@ def _write(module: Module, name: str, reduced: Reduced, plan: Plan, row: float, 
     split = Split.of(merged(plan.row_variables, indices), row)
     inner = merged(plan.inner_variables, indices)
     length = math.prod(v.extent for v in plan.inner_variables)
-    with task_function(module, name, reduced.arrays + len(reduced.roots)) as (fn, emitter, begin, end):
-        emitter.lanes = lanes_of_rows(plan, every, inner)
-        fn.effort = Effort.CODE if emitter.lanes > 1 else Effort.ALL
-        release = acquire_rows(fn, emitter, [size * length for size in plan.scratch])
+    arrays, lanes = reduced.arrays + len(reduced.roots), lanes_of_rows(plan, every, inner)
+    with task_function(module, name, arrays, lanes) as (fn, emitter, begin, end):
+        release = acquire_rows(fn, emitter.arrays, [size * length for size in plan.scratch])
         with split.tasks(fn, emitter, begin, end, every) as levels:
             nest(emitter, levels, every, lambda: write_row(emitter, plan, inner), independent=False)
         release()
@@ -257,9 +256,8 @@ def _write_parts(module: Module, name: str, plan: Plan, parts: Parts, cost: floa
     outer, *inner = merged(plan.inner_variables, indices_of(nodes))
     rows = [Level(Group([v]), 0, v.extent) for v in plan.row_variables]
     strides = [math.prod(v.extent for v in plan.row_variables[i + 1 :]) for i in range(len(rows))]
-    with task_function(module, name, parts.arrays) as (fn, emitter, begin, end):
-        emitter.lanes = lanes_of_rows(plan, nodes, [outer, *inner])
-        fn.effort = Effort.CODE if emitter.lanes > 1 else Effort.ALL
+    lanes = lanes_of_rows(plan, nodes, [outer, *inner])
+    with task_function(module, name, parts.arrays, lanes) as (fn, emitter, begin, end):
         even = 0 if outer.extent % parts.count else outer.extent // parts.count
         with fn.loop(begin, end) as task, emitter.scope():
             low, high = parts.range(fn, task.index, outer.extent)
@@ -281,8 +279,8 @@ def _write_parts(module: Module, name: str, plan: Plan, parts: Parts, cost: floa
     return Phase(fn.name, parts.count, cost)
 
 
-def acquire_rows(fn: Function, emitter: Emitter, sizes: Sequence[int]) -> Callable[[], None]:
-    """Allocate the scratch rows; gives the function that writes their release."""
+def acquire_rows(fn: Function, arrays: list[Value], sizes: Sequence[int]) -> Callable[[], None]:
+    """Allocate the scratch rows, which are added to the arrays; gives the function that writes their release."""
     total = sum(-(-size // 64) * 64 for size in sizes)
     if not total:
         return lambda: None
@@ -294,7 +292,7 @@ def acquire_rows(fn: Function, emitter: Emitter, sizes: Sequence[int]) -> Callab
         base = fn.call("xlakit_scratch_acquire", PTR, fn.i64(total))
     offset = 0
     for size in sizes:
-        emitter.arrays.append(fn.at(base, I8, offset))
+        arrays.append(fn.at(base, I8, offset))
         offset += -(-size // 64) * 64
     return lambda: None if total <= _STACK_BYTES.value else _release(fn, base)
 
