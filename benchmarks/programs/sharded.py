@@ -52,7 +52,10 @@ def _mlp(x: Any, up: Any, down: Any) -> Any:
 
 
 def _step(x: Any, up: Any, down: Any) -> Any:
-    loss = lambda w: (_mlp(x, *w) ** 2).mean()  # noqa: E731
+
+    def loss(w: Any) -> Any:
+        return (_mlp(x, *w) ** 2).mean()
+
     value, gradients = jax.value_and_grad(loss)((up, down))
     return value, *(w - 0.1 * g for w, g in zip((up, down), gradients, strict=True))
 
@@ -225,7 +228,10 @@ def _inner_heat(u: Any) -> Any:
 
 
 def _pooled_step(x: Any) -> Any:
-    pooled = lambda x: lax.reduce_window(x, -np.inf, lax.max, (1, 3, 3, 1), (1, 2, 2, 1), "SAME")  # noqa: E731
+
+    def pooled(x: Any) -> Any:
+        return lax.reduce_window(x, -np.inf, lax.max, (1, 3, 3, 1), (1, 2, 2, 1), "SAME")
+
     return jax.grad(lambda x: (pooled(x) ** 2).sum())(x)
 
 

@@ -78,7 +78,10 @@ def _lattice(f: Any) -> Any:
 
 def _multigrid(u: Any) -> Any:
     """Smoothed, taken to half as many points, smoothed there, and brought back."""
-    smooth = lambda a: (jnp.pad(a, ((1, 1), (0, 0)))[2:] + jnp.pad(a, ((1, 1), (0, 0)))[:-2]) / 2  # noqa: E731
+
+    def smooth(a: Any) -> Any:
+        return (jnp.pad(a, ((1, 1), (0, 0)))[2:] + jnp.pad(a, ((1, 1), (0, 0)))[:-2]) / 2
+
     coarse = smooth((u[::2] + u[1::2]) / 2)
     return smooth(u) + jnp.repeat(coarse, 2, 0)
 

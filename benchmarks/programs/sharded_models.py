@@ -293,7 +293,10 @@ def _heat_alone(u: Any) -> Any:
 
 
 def _scattered_alone(x: Any, up: Any, down: Any) -> Any:
-    f = lambda up: jax.nn.relu(x @ up) @ down  # noqa: E731
+
+    def f(up: Any) -> Any:
+        return jax.nn.relu(x @ up) @ down
+
     return f(up), jax.grad(lambda w: (f(w) ** 2).sum())(up)
 
 
@@ -309,7 +312,10 @@ def _explicit_gathers(x: Any, ids: Any) -> Any:
 
 
 def _explicit_step(x: Any, w: Any) -> Any:
-    f = lambda w: (jnp.dot(x, w, out_sharding=P("x", None)) ** 2).mean()  # noqa: E731
+
+    def f(w: Any) -> Any:
+        return (jnp.dot(x, w, out_sharding=P("x", None)) ** 2).mean()
+
     return w - 0.1 * jax.grad(f)(w)
 
 

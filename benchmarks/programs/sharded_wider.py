@@ -32,7 +32,10 @@ def _routed(x: Any, gate: Any, ups: Any, downs: Any) -> Any:
 
 
 def _routed_step(x: Any, gate: Any, ups: Any, downs: Any) -> Any:
-    loss = lambda w: (_routed(x, *w) ** 2).mean()  # noqa: E731
+
+    def loss(w: Any) -> Any:
+        return (_routed(x, *w) ** 2).mean()
+
     weights = (gate, ups, downs)
     return tuple(w - 0.1 * g for w, g in zip(weights, jax.grad(loss)(weights), strict=True))
 

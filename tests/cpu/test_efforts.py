@@ -101,60 +101,64 @@ def test_scalars_that_a_loop_carries_are_in_registers():
     assert made(np.int64(27)) == 111
 
 
+_CARRIED = "(s32[], s32[], s32[500], s32[500], s32[500], s32[500], s32[])"
+# One row of an alignment of two strings.
+_ALIGNMENT = f"""HloModule row
+  body {{
+    s = {_CARRIED} parameter(0)
+    i = s32[] get-tuple-element(s), index=0
+    left = s32[] get-tuple-element(s), index=1
+    row = s32[500] get-tuple-element(s), index=2
+    corners = s32[500] get-tuple-element(s), index=3
+    letters = s32[500] get-tuple-element(s), index=4
+    scores = s32[500] get-tuple-element(s), index=5
+    wanted = s32[] get-tuple-element(s), index=6
+    row_i = s32[1] dynamic-slice(row, i), dynamic_slice_sizes={{1}}
+    above = s32[] reshape(row_i)
+    corners_i = s32[1] dynamic-slice(corners, i), dynamic_slice_sizes={{1}}
+    corner = s32[] reshape(corners_i)
+    letters_i = s32[1] dynamic-slice(letters, i), dynamic_slice_sizes={{1}}
+    letter = s32[] reshape(letters_i)
+    is_same = pred[] compare(letter, wanted), direction=EQ
+    three = s32[] constant(3)
+    loss = s32[] constant(-3)
+    change = s32[] select(is_same, three, loss)
+    matched = s32[] add(corner, change)
+    near = s32[] maximum(above, left)
+    gap = s32[] constant(2)
+    moved = s32[] subtract(near, gap)
+    best = s32[] maximum(matched, moved)
+    zero = s32[] constant(0)
+    score = s32[] maximum(best, zero)
+    score_1 = s32[1] reshape(score)
+    all = s32[500] dynamic-update-slice(scores, score_1, i)
+    one = s32[] constant(1)
+    j = s32[] add(i, one)
+    ROOT t = {_CARRIED} tuple(j, score, row, corners, letters, all, wanted)
+  }}
+  condition {{
+    s = {_CARRIED} parameter(0)
+    i = s32[] get-tuple-element(s), index=0
+    n = s32[] constant(500)
+    ROOT goes_on = pred[] compare(i, n), direction=LT
+  }}
+  ENTRY e {{
+    row = s32[500] parameter(0)
+    corners = s32[500] parameter(1)
+    letters = s32[500] parameter(2)
+    wanted = s32[] parameter(3)
+    zero = s32[] constant(0)
+    scores = s32[500] broadcast(zero), dimensions={{}}
+    s = {_CARRIED} tuple(zero, zero, row, corners, letters, scores, wanted)
+    w = {_CARRIED} while(s), condition=condition, body=body
+    ROOT found = s32[500] get-tuple-element(w), index=5
+  }}"""
+
+
 @pytest.mark.skipif(not target.is_x86(), reason="conditional moves of x86")
 def test_a_loop_waits_for_conditional_moves_and_not_for_branches():
-    """One row of an alignment of two strings: which of its maxima wins cannot be predicted."""
-    carried = "(s32[], s32[], s32[500], s32[500], s32[500], s32[500], s32[])"
-    program = xla.HloModule.from_text(f"""HloModule row
-    body {{
-      s = {carried} parameter(0)
-      i = s32[] get-tuple-element(s), index=0
-      left = s32[] get-tuple-element(s), index=1
-      row = s32[500] get-tuple-element(s), index=2
-      corners = s32[500] get-tuple-element(s), index=3
-      letters = s32[500] get-tuple-element(s), index=4
-      scores = s32[500] get-tuple-element(s), index=5
-      wanted = s32[] get-tuple-element(s), index=6
-      row_i = s32[1] dynamic-slice(row, i), dynamic_slice_sizes={{1}}
-      above = s32[] reshape(row_i)
-      corners_i = s32[1] dynamic-slice(corners, i), dynamic_slice_sizes={{1}}
-      corner = s32[] reshape(corners_i)
-      letters_i = s32[1] dynamic-slice(letters, i), dynamic_slice_sizes={{1}}
-      letter = s32[] reshape(letters_i)
-      is_same = pred[] compare(letter, wanted), direction=EQ
-      three = s32[] constant(3)
-      loss = s32[] constant(-3)
-      change = s32[] select(is_same, three, loss)
-      matched = s32[] add(corner, change)
-      near = s32[] maximum(above, left)
-      gap = s32[] constant(2)
-      moved = s32[] subtract(near, gap)
-      best = s32[] maximum(matched, moved)
-      zero = s32[] constant(0)
-      score = s32[] maximum(best, zero)
-      score_1 = s32[1] reshape(score)
-      all = s32[500] dynamic-update-slice(scores, score_1, i)
-      one = s32[] constant(1)
-      j = s32[] add(i, one)
-      ROOT t = {carried} tuple(j, score, row, corners, letters, all, wanted)
-    }}
-    condition {{
-      s = {carried} parameter(0)
-      i = s32[] get-tuple-element(s), index=0
-      n = s32[] constant(500)
-      ROOT goes_on = pred[] compare(i, n), direction=LT
-    }}
-    ENTRY e {{
-      row = s32[500] parameter(0)
-      corners = s32[500] parameter(1)
-      letters = s32[500] parameter(2)
-      wanted = s32[] parameter(3)
-      zero = s32[] constant(0)
-      scores = s32[500] broadcast(zero), dimensions={{}}
-      s = {carried} tuple(zero, zero, row, corners, letters, scores, wanted)
-      w = {carried} while(s), condition=condition, body=body
-      ROOT found = s32[500] get-tuple-element(w), index=5
-    }}""")
+    """Which of the maxima of an alignment wins cannot be predicted."""
+    program = xla.HloModule.from_text(_ALIGNMENT)
     made = xla.compile(program, backend="cpu", cache=False)
     # The element's number, the change, and two maxima; the maximum with zero is a mask.
     assert made.assembly().partition("xlakit_entry:")[2].count("\tcmov") >= 4

@@ -140,7 +140,6 @@ def compiler_has_changed() -> bool:
 
     The files are checked at most once a second. A program that is cached between two checks has the key of the old
     sources, so no process that runs the new sources finds it.
-    process with the new ones finds them.
     """
     # Not time.monotonic, which tests replace by a clock that expects a certain number of calls.
     now = time.perf_counter()

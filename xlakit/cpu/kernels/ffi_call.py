@@ -18,7 +18,7 @@ from xlakit.data.shape import Shape
 from xlakit.execution.calls.ffi import structures
 from xlakit.execution.calls.ffi.attributes import Attribute, parse_attributes
 from xlakit.execution.calls.ffi.structures import AttributeKind, Stage
-from xlakit.execution.calls.ffi.target import data_type, kind_of
+from xlakit.execution.calls.ffi.target import data_type_number, kind_of
 from xlakit.ir.instruction import Instruction
 from xlakit.ops.custom_call import CustomCall
 
@@ -106,7 +106,7 @@ class _Writer:
         dimensions = shape.dimensions if shape.is_array else ()
         return self.structure(
             structures.Buffer,
-            dtype=data_type(shape),
+            dtype=data_type_number(shape),
             data=address,
             rank=len(dimensions),
             dims=self.numbers(dimensions, I64),

@@ -6,6 +6,8 @@ that read the memory wait for the event first, and return its error.
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager
+
 from xlakit.cpu.llvm import I1, I8, I64, PTR, VOID, Function, Module, Value
 from xlakit.cpu.runtime import waiting
 from xlakit.jax.api.arguments import NativeStruct, slot_function
@@ -65,16 +67,9 @@ def memory_device(fn: Function, memory: Value) -> Value:
     return fn.load(PTR, MEMORY.at(fn, memory, "device"))
 
 
-def lock_buffer(fn: Function, buffer: Value) -> None:
-    """Take the lock of a buffer, for a few instructions."""
-    lock = BUFFER.at(fn, buffer, "lock")
-    with fn.while_((), lambda _: fn.atomic_update("xchg", lock, fn.i64(1)).ne(0)):
-        waiting.pause(fn)
-
-
-def unlock_buffer(fn: Function, buffer: Value) -> None:
-    """Give the lock of a buffer back."""
-    fn.atomic_store(fn.i64(0), BUFFER.at(fn, buffer, "lock"))
+def locked(fn: Function, buffer: Value) -> AbstractContextManager[None]:
+    """Emit code that runs while it holds the lock of a buffer, for a few instructions."""
+    return waiting.spin_locked(fn, BUFFER.at(fn, buffer, "lock"))
 
 
 def _emit_pending(module: Module) -> None:
@@ -85,21 +80,20 @@ def _emit_pending(module: Module) -> None:
     fn, buffer = module.begin("pending_event", PTR, [PTR])
     field = BUFFER.at(fn, buffer, "event")
     fn.return_if(fn.atomic_load(I64, field, "monotonic").eq(0), fn.null())
-    lock_buffer(fn, buffer)
-    event = fn.load(PTR, field)
+    with locked(fn, buffer):
+        event = fn.load(PTR, field)
 
-    def found() -> tuple[Value]:
-        is_well = is_ready(fn, event) & fn.load(PTR, EVENT.at(fn, event, "error")).eq(fn.null())
-        with fn.if_(is_well):
-            # The event is ready: the buffer drops its reference.
-            fn.store(fn.null(), field)
-            fn.call("release_event", VOID, event)
-        with fn.if_(~is_well):
-            fn.call("add_reference", PTR, event)
-        return (fn.select(is_well, fn.null(), event),)
+        def found() -> tuple[Value]:
+            is_well = is_ready(fn, event) & fn.load(PTR, EVENT.at(fn, event, "error")).eq(fn.null())
+            with fn.if_(is_well):
+                # The event is ready: the buffer drops its reference.
+                fn.store(fn.null(), field)
+                fn.call("release_event", VOID, event)
+            with fn.if_(~is_well):
+                fn.call("add_reference", PTR, event)
+            return (fn.select(is_well, fn.null(), event),)
 
-    (pending,) = fn.if_else(event.ne(fn.null()), found, lambda: (event,))
-    unlock_buffer(fn, buffer)
+        (pending,) = fn.if_else(event.ne(fn.null()), found, lambda: (event,))
     fn.ret(pending)
 
     fn = module.function("await_buffer", PTR, [PTR])
@@ -120,28 +114,26 @@ def _emit_pending(module: Module) -> None:
 def _emit_hold(module: Module) -> None:
     """``hold(ptr buffer) -> ptr``: its block, which the caller releases; null if the buffer is deleted."""
     fn, buffer = module.begin("hold", PTR, [PTR])
-    lock_buffer(fn, buffer)
-    is_there = BUFFER.load(fn, buffer, "is_deleted").eq(0)
-    block = fn.select(is_there, fn.load(PTR, BUFFER.at(fn, buffer, "block")), fn.null())
-    with fn.if_(block.ne(fn.null())):
-        share(fn, block)
-    unlock_buffer(fn, buffer)
+    with locked(fn, buffer):
+        is_there = BUFFER.load(fn, buffer, "is_deleted").eq(0)
+        block = fn.select(is_there, fn.load(PTR, BUFFER.at(fn, buffer, "block")), fn.null())
+        with fn.if_(block.ne(fn.null())):
+            share(fn, block)
     fn.ret(block)
 
 
 def _emit_drop(module: Module) -> None:
     """``drop(ptr buffer, i1 delete, i1 even_held)``: delete it if asked to, and release a block that nothing uses."""
     fn, buffer, delete, even_held = module.begin("drop", VOID, [PTR, I1, I1])
-    lock_buffer(fn, buffer)
-    with fn.if_(delete):
-        BUFFER.store(fn, buffer, "is_deleted", fn.i64(1))
-    field = BUFFER.at(fn, buffer, "block")
-    is_free = BUFFER.load(fn, buffer, "external").eq(0) | even_held
-    is_released = is_free & BUFFER.load(fn, buffer, "is_deleted").ne(0)
-    block = fn.select(is_released, fn.load(PTR, field), fn.null())
-    with fn.if_(is_released):
-        fn.store(fn.null(), field)
-    unlock_buffer(fn, buffer)
+    with locked(fn, buffer):
+        with fn.if_(delete):
+            BUFFER.store(fn, buffer, "is_deleted", fn.i64(1))
+        field = BUFFER.at(fn, buffer, "block")
+        is_free = BUFFER.load(fn, buffer, "external").eq(0) | even_held
+        is_released = is_free & BUFFER.load(fn, buffer, "is_deleted").ne(0)
+        block = fn.select(is_released, fn.load(PTR, field), fn.null())
+        with fn.if_(is_released):
+            fn.store(fn.null(), field)
     with fn.if_(block.ne(fn.null())):
         fn.call("release_block", VOID, block)
 
@@ -179,18 +171,16 @@ def _emit_external(module: Module) -> None:
     """References of other libraries to a buffer, whose memory stays as long as there are any, even if it is deleted."""
     fn, given = slot_function(module, "Buffer_IncreaseExternalReferenceCount", "Buffer_Delete")
     buffer = given.pointer("buffer")
-    lock_buffer(fn, buffer)
-    is_gone = BUFFER.load(fn, buffer, "is_deleted").ne(0)
-    with fn.if_(~is_gone):
-        BUFFER.store(fn, buffer, "external", BUFFER.load(fn, buffer, "external") + 1)
-    unlock_buffer(fn, buffer)
+    with locked(fn, buffer):
+        is_gone = BUFFER.load(fn, buffer, "is_deleted").ne(0)
+        with fn.if_(~is_gone):
+            BUFFER.store(fn, buffer, "external", BUFFER.load(fn, buffer, "external") + 1)
     fail_if(fn, is_gone, Code.INVALID_ARGUMENT, _GONE)
 
     fn, given = slot_function(module, "Buffer_DecreaseExternalReferenceCount", "Buffer_Delete")
     buffer = given.pointer("buffer")
-    lock_buffer(fn, buffer)
-    BUFFER.store(fn, buffer, "external", BUFFER.load(fn, buffer, "external") - 1)
-    unlock_buffer(fn, buffer)
+    with locked(fn, buffer):
+        BUFFER.store(fn, buffer, "external", BUFFER.load(fn, buffer, "external") - 1)
     fn.call("drop", VOID, buffer, fn.constant(I1, 0), fn.constant(I1, 0))
 
 

@@ -7,7 +7,7 @@ from enum import IntEnum
 
 from xlakit.cpu.llvm import I1, I64, PTR, VOID, Function, Module, Value
 from xlakit.jax.api.arguments import NativeStruct
-from xlakit.jax.native.buffers import lock_buffer, unlock_buffer
+from xlakit.jax.native.buffers import locked
 from xlakit.jax.native.memory import is_ours, is_queued, share, users
 from xlakit.jax.native.queue import blocks_of, data_of, events_of
 from xlakit.jax.native.records import BLOCK, BUFFER, CALL, EVENT, EXECUTABLE, RESULT
@@ -111,9 +111,8 @@ def _emit_mark_donated(module: Module) -> None:
         with fn.loop(0, given.load("num_args")) as iteration:
             with fn.if_(is_donated(fn, executable, options, iteration.index)):
                 buffer = word(fn, buffers, iteration.index)
-                lock_buffer(fn, buffer)
-                BUFFER.store(fn, buffer, "is_deleted", deleted)
-                unlock_buffer(fn, buffer)
+                with locked(fn, buffer):
+                    BUFFER.store(fn, buffer, "is_deleted", deleted)
 
 
 def _emit_clashes(module: Module) -> None:
@@ -310,12 +309,11 @@ def _emit_own_copy(module: Module) -> None:
     fn.return_if(copied_block.eq(fn.null()), copied_block)
     fn.copy(fn.load(PTR, BLOCK.at(fn, copied_block, "data")), fn.load(PTR, BLOCK.at(fn, block, "data")), size)
     field = BUFFER.at(fn, buffer, "block")
-    lock_buffer(fn, buffer)
-    is_same = fn.load(PTR, field).eq(block) & BUFFER.load(fn, buffer, "external").eq(0)
-    with fn.if_(is_same):
-        share(fn, copied_block)
-        fn.store(copied_block, field)
-    unlock_buffer(fn, buffer)
+    with locked(fn, buffer):
+        is_same = fn.load(PTR, field).eq(block) & BUFFER.load(fn, buffer, "external").eq(0)
+        with fn.if_(is_same):
+            share(fn, copied_block)
+            fn.store(copied_block, field)
     with fn.if_(is_same):
         fn.call("release_block", VOID, block)
     fn.ret(copied_block)

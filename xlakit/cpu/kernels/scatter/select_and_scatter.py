@@ -225,7 +225,7 @@ class _Writer:
             element, source = element + index * dimension.stride, source + index * dimension.source_stride
             number = number.integer("udiv", dimension.size)
         first = strip * plan.strip
-        count = self._count(first)
+        count = self._lanes_from(first)
         span = (first, count) if plan.minor.is_still else (fn.i64(0), fn.i64(plan.minor.size))
         if not plan.moving:
             self._fill(element, span, (fn.i64(0), fn.i64(1)))
@@ -246,13 +246,13 @@ class _Writer:
             if not plan.minor.is_still:
                 strips = loops.enter_context(fn.loop(0, plan.minor.outputs, plan.strip))
                 first = strips.index
-                count = self._count(first)
+                count = self._lanes_from(first)
             self._windows(_Lanes(first, count, element, source), starts)
         if filling is not None:
             self._fill(element, span, (filling.results[0], fn.i64(plan.moving[0].size)))
 
-    def _count(self, first: Value) -> Value:
-        """The number of lanes of a strip."""
+    def _lanes_from(self, first: Value) -> Value:
+        """The number of lanes of the strip that begins at lane ``first``: the last one may be shorter."""
         fn, plan = self.fn, self.plan
         if plan.minor.outputs % plan.strip == 0:
             return fn.i64(plan.strip)

@@ -114,9 +114,9 @@ def _keeps_lines(group: Group, run: Group, arrays: Sequence[Output | Load]) -> b
 def _with_full_vectors(
     groups: list[Group], nodes: Sequence[Node], outputs: Sequence[Output]
 ) -> tuple[list[Group], int]:
-    """The loops, with a short innermost one in the place of the longer one before it, if their code is long.
+    """The loops, and how often LLVM would write out the innermost one.
 
-    Written out, it would be as many times as long as the number that is given, too.
+    If the innermost loop is short and its code long, it changes places with the longer one before it.
     """
     if len(groups) < 2 or not 1 < groups[-1].extent <= SHORT.value:
         return groups, 1

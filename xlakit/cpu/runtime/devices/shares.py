@@ -36,7 +36,6 @@ def emit_shares(module: Module) -> None:
 
     Their statuses are then in the run's ``statuses``. The module has the functions of emit_fibers, emit_rendezvous and
     emit_context.
-    and emit_context.
     """
     _emit_execute_device(module)
     _emit_end_device(module)

@@ -210,7 +210,7 @@ class _Call:
     def _buffer(self, memory: Memory) -> int:
         dimensions = memory.shape.dimensions if memory.shape.is_array else ()
         dims = self._keep((ctypes.c_int64 * max(1, len(dimensions)))(*dimensions))
-        size, kind = ctypes.sizeof(structures.Buffer), data_type(memory.shape)
+        size, kind = ctypes.sizeof(structures.Buffer), data_type_number(memory.shape)
         return self._keep(structures.Buffer(size, None, kind, memory.pointer, len(dimensions), dims))
 
     def _fill(self, target: structures.Attributes, attributes: Mapping[str, Attribute]) -> None:
@@ -255,7 +255,7 @@ def kind_of(value: Attribute) -> AttributeKind:
     return AttributeKind.ARRAY if value.ndim else AttributeKind.SCALAR
 
 
-def data_type(shape: Shape) -> int:
+def data_type_number(shape: Shape) -> int:
     """The interface's number of a shape's element type. Raises UnsupportedError."""
     number = structures.DATA_TYPES.get(shape.element_type)
     if number is None:
