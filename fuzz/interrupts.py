@@ -27,7 +27,7 @@ from fuzz.programs.composed.modules import module as generated
 from fuzz.programs.draft import Program
 from fuzz.support import numbered
 from xlakit import compile as compile_program
-from xlakit.cpu.verified import difference
+from xlakit.cpu.debugging.verified import difference
 from xlakit.errors import XlakitError
 from xlakit.ir.instruction import HloModule
 from xlakit.ir.operation import Array

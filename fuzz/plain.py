@@ -37,7 +37,7 @@ from fuzz.programs.large.drafts import large_program
 from fuzz.support import numbered
 from fuzz.support.sensitivity import spread
 from xlakit import compile as compile_program
-from xlakit.cpu.verified import difference
+from xlakit.cpu.debugging.verified import difference
 from xlakit.execution.inputs import make_inputs
 from xlakit.formats.detect import load
 from xlakit.ir.instruction import HloModule

@@ -2,9 +2,9 @@
 
 Every other module has knobs and the width of vectors drawn as in :mod:`fuzz.forced`, so that more kernels and more
 plans are seen; half of those are of operations that move elements, with conditions that only choose. What is found
-stands in :mod:`xlakit.cpu.sanitizer`. What modules give is compared with what they give without the watch, to the bit
-where no sum may be added in another order: LLVM makes no vectors of loops with checks. Modules that Python helps to run
-are among them; those of several devices are not.
+stands in :mod:`xlakit.cpu.debugging.sanitizer`. What modules give is compared with what they give without the watch, to
+the bit where no sum may be added in another order: LLVM makes no vectors of loops with checks. Modules that Python
+helps to run are among them; those of several devices are not.
 
     python -m fuzz.sanitized --seed 7 --seconds 60
     python -m fuzz.sanitized --seed 7 --number 12         one module, with its text

@@ -130,7 +130,7 @@ def no_other_thread(monkeypatch):
 @pytest.fixture
 def no_python(monkeypatch):
     """Machine code makes every step of a program, none of them Python."""
-    from xlakit.cpu.host_steps import HostRun
+    from xlakit.cpu.execution.host_steps import HostRun
 
     def refuse(self, instruction, address):
         raise AssertionError(f"Python does {instruction.name}")

@@ -14,7 +14,7 @@ import pytest
 
 import xlakit as xla
 from xlakit import options, target
-from xlakit.cpu.cache_key import program_key
+from xlakit.cpu.cache.cache_key import program_key
 from xlakit.options import DEFAULT, compiling, of_tag
 from xlakit.target import Processor, levels
 

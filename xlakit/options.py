@@ -11,9 +11,9 @@ program with itself under two settings.
     XLAKIT_FLUSH_SUBNORMALS=0|1                         whether programs take subnormal numbers for zero, as those of
                                                         JAX do by default (:mod:`xlakit.cpu.runtime.float_mode`)
     XLAKIT_VERIFY=plain                                 every run is compared with one of a plain program; or the names
-                                                        of what that leaves out (:mod:`xlakit.cpu.verified`)
+                                                        of what that leaves out (:mod:`xlakit.cpu.debugging.verified`)
     XLAKIT_SANITIZE=1                                   programs run step by step, and their memory is watched
-                                                        (:mod:`xlakit.cpu.sanitizer`)
+                                                        (:mod:`xlakit.cpu.debugging.sanitizer`)
     XLAKIT_CHECK_MEMORY=1                               the memory plan of each program that is compiled is proved
                                                         (:mod:`xlakit.memory.checker`)
     XLAKIT_TUNE=1                                       alternatives for each kernel are timed when a program is first

@@ -109,7 +109,7 @@ def debugged() -> frozenset[str]:
 
 @dataclass(frozen=True, slots=True)
 class Dump:
-    """The parts of each compiled program that are written, and the folder; see :mod:`xlakit.cpu.dumping`."""
+    """The parts of each compiled program that are written, and the folder; see :mod:`xlakit.cpu.debugging.dumping`."""
 
     folder: Path
     parts: frozenset[str]

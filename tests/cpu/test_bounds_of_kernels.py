@@ -8,7 +8,7 @@ from cpu.agreeing import PIECES
 
 import xlakit.cpu.loops.emit.guards as _knobs_of_guards
 from xlakit import HloModule, compile as compile_program
-from xlakit.cpu import sanitizer
+from xlakit.cpu.debugging import sanitizer
 from xlakit.cpu.entry import emit
 from xlakit.cpu.llvm import Function, Value
 from xlakit.cpu.loops.emit.emitter import Emitter

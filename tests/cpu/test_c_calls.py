@@ -151,7 +151,7 @@ def test_what_is_kept_on_disk_says_the_name_and_not_the_address(tmp_path, monkey
     monkeypatch.setenv("XLAKIT_CACHE_DIR", str(tmp_path))
     monkeypatch.delenv("XLAKIT_CACHE", raising=False)
     monkeypatch.setattr("xlakit.cpu.compiler.compiler_has_changed", lambda: False)
-    monkeypatch.setattr("xlakit.cpu.cache_key.compiler_has_changed", lambda: False)
+    monkeypatch.setattr("xlakit.cpu.cache.cache_key.compiler_has_changed", lambda: False)
     assert cache.is_enabled()
 
     def storing(number):

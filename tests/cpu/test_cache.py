@@ -13,8 +13,9 @@ from evaluating import build, f32
 
 import xlakit as xla
 from xlakit import compile_cache as cache
-from xlakit.cpu import cache_key, compiler
-from xlakit.cpu.cache_key import program_key
+from xlakit.cpu import compiler
+from xlakit.cpu.cache import cache_key
+from xlakit.cpu.cache.cache_key import program_key
 from xlakit.cpu.program import Program
 from xlakit.cpu.runtime import runtime
 

@@ -9,7 +9,9 @@ from evaluating import build, f32, floats, ints, same, shape
 import xlakit as xla
 from fuzz.dynamic import judge
 from fuzz.programs.dynamic import dynamic_program
-from xlakit.cpu import cache_key, compiler, dynamic_arrays
+from xlakit.cpu import compiler
+from xlakit.cpu.cache import cache_key
+from xlakit.cpu.execution import dynamic_arrays
 
 
 @pytest.fixture(autouse=True)

@@ -8,7 +8,7 @@ import pytest
 from evaluating import same
 
 import xlakit as xla
-from xlakit.cpu import dynamic_arrays
+from xlakit.cpu.execution import dynamic_arrays
 
 SUM = "sum { a = f32[] parameter(0)  b = f32[] parameter(1)  ROOT s = f32[] add(a, b) }"
 

@@ -10,8 +10,8 @@ import pytest
 
 import xlakit
 from fuzz import forced
-from xlakit.cpu.cache_key import program_key
-from xlakit.cpu.executable import CpuExecutable
+from xlakit.cpu.cache.cache_key import program_key
+from xlakit.cpu.execution.executable import CpuExecutable
 from xlakit.cpu.kernels.sort.plan import CHUNK, LONG_ROW
 from xlakit.options import KNOBS, Options, compiling
 

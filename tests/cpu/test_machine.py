@@ -12,7 +12,7 @@ import pytest
 import xlakit as xla
 from xlakit import machine, target
 from xlakit.cpu import measuring
-from xlakit.cpu.cache_key import program_key
+from xlakit.cpu.cache.cache_key import program_key
 from xlakit.cpu.kernels.dot.dot import dot_product
 from xlakit.cpu.kernels.gemm.blocking import plan_gemm
 from xlakit.machine import Machine

@@ -10,8 +10,8 @@ import pytest
 import xlakit
 from fuzz.plain import fault_of, judge
 from fuzz.programs.composed.modules import module as generated
-from xlakit.cpu.cache_key import program_key
-from xlakit.cpu.executable import CpuExecutable
+from xlakit.cpu.cache.cache_key import program_key
+from xlakit.cpu.execution.executable import CpuExecutable
 from xlakit.errors import InternalError
 from xlakit.memory.coalescing import Coalescing
 from xlakit.options import DEFAULT, PLAIN, compiling, current

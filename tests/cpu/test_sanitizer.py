@@ -12,11 +12,11 @@ import pytest
 
 import xlakit
 from fuzz.programs.composed.modules import module as generated
+from xlakit.cpu.debugging.sanitizer import SanitizedExecutable
+from xlakit.cpu.debugging.verified import difference
 from xlakit.cpu.entry import lowering, plan_proof
 from xlakit.cpu.kernels.library import KernelLibrary
 from xlakit.cpu.loops.emit.kernel import Kernel
-from xlakit.cpu.sanitizer import SanitizedExecutable
-from xlakit.cpu.verified import difference
 from xlakit.errors import InternalError
 from xlakit.memory.coalescing import Coalescing, ValueSet
 from xlakit.memory.copy_insertion import CopyInsertion

@@ -14,7 +14,8 @@ import pytest
 @contextmanager
 def empty_cache():
     """A cache of its own, and a list that grows with each program that is not found by JAX's bytes."""
-    from xlakit.cpu import cache_key, executable
+    from xlakit.cpu.cache import cache_key
+    from xlakit.cpu.execution import executable
     from xlakit.jax import compiling, program_cache
 
     read, compiled = compiling._compiled, []
@@ -188,11 +189,11 @@ def test_keys_tell_sources_apart():
     jaxlib = pytest.importorskip("jaxlib")
     from xlakit.jax.program_cache import key_of
 
-    with mock.patch("xlakit.cpu.cache_key._of_compiler", lambda: b"compiler"):
+    with mock.patch("xlakit.cpu.cache.cache_key._of_compiler", lambda: b"compiler"):
         keys = [key_of(*given) for given in ((b"ab", "mlir", b"c"), (b"a", "mlir", b"bc"), (b"ab", "hlo", b"c"))]
         with mock.patch.object(jaxlib.version, "__version__", "another"):
             keys.append(key_of(b"ab", "mlir", b"c"))
-    with mock.patch("xlakit.cpu.cache_key._of_compiler", lambda: b"another"):
+    with mock.patch("xlakit.cpu.cache.cache_key._of_compiler", lambda: b"another"):
         keys.append(key_of(b"ab", "mlir", b"c"))
     assert len(set(keys)) == len(keys)
     assert None not in keys

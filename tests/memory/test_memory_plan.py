@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import xlakit as xla
-from xlakit.cpu.executable import CpuExecutable
+from xlakit.cpu.execution.executable import CpuExecutable
 from xlakit.memory.assignment import Space
 from xlakit.memory.plan import MemoryPlan
 from xlakit.memory.steps import ConditionalStep, KernelStep, WhileStep, walk

@@ -11,7 +11,7 @@ from fuzz.jaxlib import fault_of, flat
 from fuzz.modules import difference
 from fuzz.programs.composed.modules import module as module_of
 from fuzz.programs.plan import plan
-from xlakit.cpu.dynamic_arrays import DynamicArrays
+from xlakit.cpu.execution.dynamic_arrays import DynamicArrays
 from xlakit.data.literal import Literal
 from xlakit.execution.inputs import make_inputs
 from xlakit.ir.instruction import Computation

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 from xlakit import compile_cache, link, options
 from xlakit.arguments import converting
 from xlakit.collector import collecting_less
-from xlakit.cpu.cache_key import compiler_has_changed, program_key
-from xlakit.cpu.executable import CpuExecutable
-from xlakit.cpu.generated import GeneratedProgram
+from xlakit.cpu.cache.cache_key import compiler_has_changed, program_key
+from xlakit.cpu.execution.executable import CpuExecutable
+from xlakit.cpu.execution.generated import GeneratedProgram
 from xlakit.cpu.program import Program, Target
 from xlakit.errors import ArgumentError, FormatError, UnsupportedError, internal_errors
 from xlakit.execution.calls.custom_calls import c_functions_of, lapack_calls_of
@@ -47,7 +47,7 @@ def compile_module(module: HloModule, execution: ExecutionOptions = DEFAULT, *, 
             f"XLAKIT_PROFILE does not go with {other}, under which programs run otherwise", hint=f"unset {other}"
         )
     if current_options.sanitize:
-        from xlakit.cpu.sanitizer import SanitizedExecutable, sanitizing
+        from xlakit.cpu.debugging.sanitizer import SanitizedExecutable, sanitizing
 
         with options.compiling(sanitizing()):
             executable: CpuExecutable = SanitizedExecutable(compiled())
@@ -55,7 +55,7 @@ def compile_module(module: HloModule, execution: ExecutionOptions = DEFAULT, *, 
         executable = compiled()
     verify = current_options.verify
     if verify and not current_options.sanitize:
-        from xlakit.cpu.verified import VerifiedExecutable, can_be_repeated
+        from xlakit.cpu.debugging.verified import VerifiedExecutable, can_be_repeated
 
         if can_be_repeated(module):
             with options.compiling(plain=verify):
@@ -67,7 +67,7 @@ def compile_module(module: HloModule, execution: ExecutionOptions = DEFAULT, *, 
         profiled_programs(folder).add(executable)
     request = dump_request()
     if request is not None and request.wants(module.name):
-        from xlakit.cpu.dumping import dump
+        from xlakit.cpu.debugging.dumping import dump
 
         dump(executable, request, execution.seed)
     return executable.made_by(compile_module, module, execution, cache=cache)
@@ -101,7 +101,7 @@ def generate_module(module: HloModule, execution: ExecutionOptions = DEFAULT) ->
         program = GeneratedProgram(target, lowered, optimized=optimized)
     request = dump_request()
     if request is not None and request.wants(module.name):
-        from xlakit.cpu.dumping import dump_generated
+        from xlakit.cpu.debugging.dumping import dump_generated
 
         dump_generated(program, module, target.grid, request, execution.seed)
     return program
@@ -112,7 +112,7 @@ def _shown_options() -> options.Options:
     current_options = options.current()
     if not current_options.sanitize:
         return current_options
-    from xlakit.cpu.sanitizer import sanitizing
+    from xlakit.cpu.debugging.sanitizer import sanitizing
 
     return sanitizing()
 

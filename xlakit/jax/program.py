@@ -20,7 +20,7 @@ from xlakit.jax.spanning import SpanningExecutable
 from xlakit.options import compiling, current
 
 if TYPE_CHECKING:
-    from xlakit.cpu.native_program import NativeProgram
+    from xlakit.cpu.execution.native_program import NativeProgram
     from xlakit.data.shape import Shape
     from xlakit.ir.operation import Array
     from xlakit.jax.devices import Devices

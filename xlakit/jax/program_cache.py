@@ -16,8 +16,8 @@ import weakref
 from typing import TYPE_CHECKING, Any
 
 from xlakit import compile_cache as cache, options as _options
-from xlakit.cpu.cache_key import compiler_has_changed, source_key
-from xlakit.cpu.native_program import NativeProgram
+from xlakit.cpu.cache.cache_key import compiler_has_changed, source_key
+from xlakit.cpu.execution.native_program import NativeProgram
 from xlakit.cpu.program import Program as MachineCode
 from xlakit.errors import ExecutionError, FormatError
 from xlakit.jax.executable_metadata import ExecutableMetadata

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from xlakit.cpu.dumping import MANIFEST, MODULE, argument_names
+from xlakit.cpu.debugging.dumping import MANIFEST, MODULE, argument_names
 from xlakit.errors import ArgumentError, FormatError
 from xlakit.formats.detect import snapshot_of
 from xlakit.formats.hlo_proto import Snapshot

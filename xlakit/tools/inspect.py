@@ -8,7 +8,7 @@ from typing import Any
 
 from xlakit import compile_cache as cache
 from xlakit.cpu.compiler import generate_module
-from xlakit.cpu.generated import GeneratedProgram
+from xlakit.cpu.execution.generated import GeneratedProgram
 from xlakit.errors import ArgumentError
 from xlakit.execution.options import ExecutionOptions
 from xlakit.ir.instruction import HloModule

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from xlakit import target
-from xlakit.cpu.cache_key import runtime_key
+from xlakit.cpu.cache.cache_key import runtime_key
 from xlakit.cpu.compiler import compile_module
 from xlakit.cpu.kernels import common_families
 from xlakit.cpu.kernels.fft.lanes import Pass

@@ -40,9 +40,9 @@ def folder(tmp_path, monkeypatch):
     monkeypatch.delenv("XLAKIT_CACHE", raising=False)
     monkeypatch.delenv("XLAKIT_TUNE", raising=False)
     # The compiler's files may be edited while its tests run.
-    for module in (compiler, sys.modules["xlakit.cpu.cache_key"]):
+    for module in (compiler, sys.modules["xlakit.cpu.cache.cache_key"]):
         monkeypatch.setattr(module, "compiler_has_changed", lambda: False)
-    sys.modules["xlakit.cpu.cache_key"]._of_compiler.cache_clear()
+    sys.modules["xlakit.cpu.cache.cache_key"]._of_compiler.cache_clear()
 
 
 class Imagined:

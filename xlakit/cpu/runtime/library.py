@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from xlakit.compile_cache import Entry
-from xlakit.cpu.cache_key import process_code
+from xlakit.cpu.cache.cache_key import process_code
 from xlakit.cpu.llvm.effort import Effort
 from xlakit.cpu.llvm.library import Library, laid_out
 from xlakit.cpu.runtime.host import host_symbols

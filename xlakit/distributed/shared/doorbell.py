@@ -16,7 +16,7 @@ from functools import cache
 from typing import Any, Final
 
 from xlakit.compile_cache import Entry
-from xlakit.cpu.cache_key import process_code
+from xlakit.cpu.cache.cache_key import process_code
 from xlakit.cpu.llvm import I1, I64, PTR, VOID, Function, Module, Value, engine
 from xlakit.cpu.llvm.effort import Effort
 from xlakit.cpu.llvm.library import Library

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from xlakit.compile_cache import Entry
-from xlakit.cpu.cache_key import process_code
+from xlakit.cpu.cache.cache_key import process_code
 from xlakit.cpu.llvm.effort import Effort
 from xlakit.cpu.llvm.library import Library, laid_out
 from xlakit.cpu.runtime import runtime_symbols

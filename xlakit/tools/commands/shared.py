@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     from xlakit.ir.instruction import HloModule
 
 
-# The files of a folder that XLAKIT_DUMP_TO wrote; repeated from xlakit.cpu.dumping, which is not loaded to read a file.
+# The files of a folder that XLAKIT_DUMP_TO wrote; repeated from xlakit.cpu.debugging.dumping, which is not loaded to
+# read a file.
 MANIFEST: Final = "manifest.json"
 MODULE: Final = "module.hlo"
 

@@ -10,7 +10,7 @@ import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from xlakit import compile_cache
-from xlakit.cpu.cache_key import runtime_key
+from xlakit.cpu.cache.cache_key import runtime_key
 from xlakit.cpu.llvm.effort import Effort
 from xlakit.cpu.llvm.library import Library, laid_out
 from xlakit.options import Options, compiling, of_tag

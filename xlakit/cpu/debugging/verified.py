@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 import ml_dtypes
 import numpy as np
 
-from xlakit.cpu.executable import CpuExecutable
+from xlakit.cpu.execution.executable import CpuExecutable
 from xlakit.errors import InternalError
 from xlakit.ir.instruction import HloModule
 from xlakit.ops.random import Rng, RngGetAndUpdateState

@@ -60,7 +60,7 @@ def program_key(
     collectives are compiled. link: the cost model of the connection between the processes that run the program.
     """
     # Imported here: a program that is found by its serialized source needs no key of its module.
-    from xlakit.cpu.module_text import module_parts
+    from xlakit.cpu.cache.module_text import module_parts
 
     compiler = _of_compiler()
     if compiler is None:
@@ -195,7 +195,7 @@ def _version_of_scipy() -> str:
 def _sources() -> list[_Source]:
     """The source files of the compiler; none where the package is not in a directory."""
     sources: list[_Source] = []
-    root = str(Path(__file__).parents[1])
+    root = str(Path(__file__).parents[2])
     folders = [root] if os.path.isdir(root) else []
     while folders:
         # Every new process stats several hundred files; os.scandir takes a third of the time that Path objects take.

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from xlakit.arguments import converting
-from xlakit.cpu.donation import Pair, arrays_of, donated_pairs, pairs_among, reuse_memory
-from xlakit.cpu.dynamic_arrays import DynamicArrays
-from xlakit.cpu.generated import GeneratedProgram
-from xlakit.cpu.host_steps import HostRun
-from xlakit.cpu.launch import Replicas
-from xlakit.cpu.linked import Linked, readable
-from xlakit.cpu.native_program import Conversion
+from xlakit.cpu.execution.donation import Pair, arrays_of, donated_pairs, pairs_among, reuse_memory
+from xlakit.cpu.execution.dynamic_arrays import DynamicArrays
+from xlakit.cpu.execution.generated import GeneratedProgram
+from xlakit.cpu.execution.host_steps import HostRun
+from xlakit.cpu.execution.launch import Replicas
+from xlakit.cpu.execution.linked import Linked, readable
+from xlakit.cpu.execution.native_program import Conversion
 from xlakit.cpu.program import Program, Target
 from xlakit.cpu.runtime import Context, runtime_symbols
 from xlakit.cpu.runtime.call import execute, make_caller, nest, pointers, raise_status, result_arrays

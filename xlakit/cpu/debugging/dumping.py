@@ -25,8 +25,8 @@ from xlakit.execution.groups import Grid
 from xlakit.formats.npz import write_arrays
 
 if TYPE_CHECKING:
-    from xlakit.cpu.executable import CpuExecutable
-    from xlakit.cpu.generated import GeneratedProgram
+    from xlakit.cpu.execution.executable import CpuExecutable
+    from xlakit.cpu.execution.generated import GeneratedProgram
     from xlakit.ir.instruction import HloModule
     from xlakit.ir.operation import Array
     from xlakit.settings import Dump

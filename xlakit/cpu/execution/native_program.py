@@ -6,7 +6,7 @@ import weakref
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from xlakit.cpu.linked import Linked
+from xlakit.cpu.execution.linked import Linked
 from xlakit.cpu.runtime import Context, runtime_symbols
 from xlakit.errors import ExecutionError
 
@@ -39,7 +39,7 @@ class NativeProgram:
             self.entry = runtime_symbols()["xlakit_execute"], self._context.address
             return
         # Imported here: programs on one device load faster without it.
-        from xlakit.cpu.launch import Replicas
+        from xlakit.cpu.execution.launch import Replicas
         from xlakit.cpu.runtime.host import register_steps
 
         key = register_steps(self, NativeProgram._answer)

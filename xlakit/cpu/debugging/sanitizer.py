@@ -23,8 +23,8 @@ A program that can be repeated runs once more through its entry, whose results m
 several devices or dynamic dimensions run through their entry alone: it has the rendezvous of the devices, and the
 checks of sizes. In the entry the bounds of every access are checked; the other checks need steps that run one by one.
 The entry calls kernels as functions. Kernels that a normal program inlines have the same IR, which is checked before
-LLVM inlines it; errors of LLVM's passes on the whole are left to :mod:`xlakit.cpu.verified`, which compares with
-plain code.
+LLVM inlines it; errors of LLVM's passes on the whole are left to :mod:`xlakit.cpu.debugging.verified`, which compares
+with plain code.
 """
 
 from __future__ import annotations
@@ -40,13 +40,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from xlakit import options
+from xlakit.cpu.debugging.verified import can_be_repeated, difference
 from xlakit.cpu.entry.collectives import all_pairs_between_processes
-from xlakit.cpu.executable import CpuExecutable
-from xlakit.cpu.host_steps import HostRun
-from xlakit.cpu.linked import Linked, readable
+from xlakit.cpu.execution.executable import CpuExecutable
+from xlakit.cpu.execution.host_steps import HostRun
+from xlakit.cpu.execution.linked import Linked, readable
 from xlakit.cpu.runtime import runtime_symbols
 from xlakit.cpu.runtime.bounds import BoundsFault, note_bounds, take_faults
-from xlakit.cpu.verified import can_be_repeated, difference
 from xlakit.errors import InternalError
 from xlakit.memory.assignment import BufferSlice, Space
 from xlakit.memory.steps import (
