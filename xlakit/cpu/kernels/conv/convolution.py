@@ -18,7 +18,7 @@ from xlakit.cpu.kernels.conv.depthwise import depthwise_tasks, emit_depthwise, i
 from xlakit.cpu.kernels.conv.geometry import Axis, Geometry, Step, convolution_geometry
 from xlakit.cpu.kernels.conv.grouped import GroupLines, groups_of_register
 from xlakit.cpu.kernels.conv.pad import ImageLines, Padded, emit_pad, padded_dimensions, scratch_bytes
-from xlakit.cpu.kernels.gemm.blocking import Blocking, plan_gemm, task_count
+from xlakit.cpu.kernels.gemm.blocking import Blocking, plan_gemm, task_count, time_of_columns
 from xlakit.cpu.kernels.gemm.driver import emit_gemm
 from xlakit.cpu.kernels.gemm.engine import Engine, choose_engine, stored_as_packed
 from xlakit.cpu.kernels.gemm.operands import Direction
@@ -312,8 +312,8 @@ def _lines(op: Convolution, image: Geometry, axes: Sequence[Axis], padded: Padde
 
 def _relative_time(columns: int, image: Geometry) -> float:
     """The time of one of ``columns`` columns, relative to a column of full micro-tiles."""
-    tile = choose_engine(*image.kinds).nr
-    return -(-columns // tile) * tile / max(1, columns)
+    engine = choose_engine(*image.kinds)
+    return time_of_columns(engine, columns) / time_of_columns(engine, engine.nr)
 
 
 def _along(image: Geometry, axes: Sequence[Axis]) -> Dims:

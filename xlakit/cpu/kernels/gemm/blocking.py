@@ -7,6 +7,7 @@ preconditions of code generation.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from xlakit import machine
@@ -61,6 +62,8 @@ _TILE_VECTORS = knob("gemm.tile_vectors", 0, 1, 3, tries=(1, 2, 3, 4))
 # tiles that are narrower than the engine's.
 _LATENCY = 8
 _MOST_ROWS = 12
+# The most slivers of a tile that is wider than the engine's.
+_FEW_SLIVERS = 4
 # AMX multiplies full tile registers, padded with zeros, at 8 to 16 times the rate of vectors. It is used for products
 # whose padding increases the multiplications by at most this factor.
 _TILE_WASTE = knob("gemm.tile_waste", 4, 0, 1 << 20, tries=(0, 1 << 20))
@@ -303,31 +306,49 @@ def _fitted(engine: Engine, product: Product) -> Engine:
     if engine.amx:
         return replace(engine, mr=min(engine.mr, rounded_up(rows, AMX_ROWS)), vectors=min(engine.vectors, needed))
     widest = engine.vectors
-    if engine.group == engine.parts == 1 and 2 * rows <= engine.mr:
-        # Few rows: more columns give enough independent sums.
-        widest = max(widest, _LATENCY // rows)
-    widest = min(widest, needed)
-    narrowest = widest if _TILE_VECTORS.value else 1
+    if engine.group == engine.parts == 1:
+        # Of few columns nothing may be left over with a vector more, which saves loads and shortens blocks of k. With
+        # few rows, more columns give enough independent sums.
+        widest += needed <= _FEW_SLIVERS * (widest + 1) and needed % (widest + 1) == 0
+        widest = max(widest, _LATENCY // rows) if 2 * rows <= engine.mr else widest
+    widths = range(1, min(widest, needed) + 1)
+    if _TILE_VECTORS.value:
+        widths = [min(engine.vectors, needed)]
     for vectors in range(1, engine.vectors + 1):
         if len(product.rhs.across.dims) > 1 and can_read_in_place(replace(engine, vectors=vectors), product.rhs):
             # The right operand consists of slivers of this width.
-            narrowest = widest = vectors
-
-    def time(tile: tuple[int, int]) -> float:
-        height, vectors = tile
-        left_over = needed % vectors
-        slivers = needed // vectors * _step_time(height, vectors, engine.parts)
-        slivers += _step_time(height, left_over, engine.parts) if left_over else 0
-        return -(-rows // height) * slivers
-
-    sums = engine.mr * engine.vectors
-    tiles: list[tuple[int, int]] = []
-    for vectors in range(widest, narrowest - 1, -1):
-        # Of narrow tiles more rows would fit registers, but not the pointers to their rows.
-        most = min(rows, engine.mr if vectors >= engine.vectors else min(sums // vectors, max(engine.mr, _MOST_ROWS)))
-        tiles += [(height, vectors) for height in range(most, most // 2, -1)]
-    height, vectors = min(tiles, key=time)
+            widths = [vectors]
+    _, height, vectors = min(_tile_times(engine, rows, needed, widths))
     return replace(engine, mr=height, vectors=vectors)
+
+
+def time_of_columns(engine: Engine, columns: int) -> float:
+    """The time of one of ``columns`` columns of many rows, in multiply-adds."""
+    rows = engine.mr * _MOST_ROWS
+    widths = range(1, engine.vectors + 1)
+    time, *_ = min(_tile_times(engine, rows, -(-columns // engine.lanes), widths))
+    return time / (rows * max(1, columns))
+
+
+def _tile_times(engine: Engine, rows: int, needed: int, widths: Iterable[int]) -> Iterator[tuple[float, int, int]]:
+    """The time of a step of k for rows of ``needed`` vectors, and the rows and vectors of the micro-tile that takes it.
+
+    widths: the numbers of vectors to choose from.
+    """
+    for vectors in widths:
+        # The registers of sums, and of the row of the right operand.
+        most = (engine.mr * engine.vectors + engine.vectors - vectors) // vectors
+        if vectors == engine.vectors:
+            most = engine.mr
+        elif vectors < engine.vectors:
+            # More rows would fit registers, but not the pointers to them.
+            most = min(most, max(engine.mr, _MOST_ROWS))
+        most = max(1, min(most, rows))
+        for height in range(most, most // 2, -1):
+            slivers = needed // vectors * _step_time(height, vectors, engine.parts)
+            if left_over := needed % vectors:
+                slivers += _step_time(height, left_over, engine.parts)
+            yield -(-rows // height) * slivers, height, vectors
 
 
 def _step_time(rows: int, vectors: int, parts: int) -> float:

@@ -160,7 +160,7 @@ def _engine(kinds: tuple[PrimitiveType, PrimitiveType], result: PrimitiveType, m
 
 
 def _tile_of(registers: int) -> tuple[int, int]:
-    """Rows and vectors of the micro-tile whose sums fit registers beside a row of the right operand and an element.
+    """Rows and vectors of the micro-tile whose sums fit registers beside a row of the right operand and two elements.
 
     A step of k loads rows + vectors registers for rows * vectors multiply-adds. Wider tiles load less for each, and
     loads compete with the arrival of cache lines. Tiles that are less than twice as high as wide save few loads more,
@@ -168,7 +168,7 @@ def _tile_of(registers: int) -> tuple[int, int]:
     """
 
     def rows(vectors: int) -> int:
-        return (registers - vectors - 1) // vectors
+        return (registers - vectors - 2) // vectors
 
     vectors = max(v for v in range(1, registers) if rows(v) >= 2 * v)
     return rows(vectors), vectors
