@@ -114,3 +114,23 @@ def test_tasks_have_more_columns_where_their_sums_stay_in_the_second_level_cache
         assert plan_gemm(square(bytes, 1024)).column_tasks == 1
         on(monkeypatch, 1, 32, 512)
         assert plan_gemm(square(floats, 2048)).column_tasks == 3
+
+
+@pytest.mark.parametrize("width", [16, 32, 64])
+@pytest.mark.parametrize("columns", [1, 64, 100, 128, 256, 1000])
+def test_the_sums_of_a_tile_fit_registers_beside_what_a_step_reads(columns, width):
+    registers = 32 if width == 64 else 16
+    for rows in (2, 5, 9, 64, 1000):
+        product = make_product((P.F32,) * 3, [], [(rows, (70, columns))], [(columns, (1, 1))], [(70, (1, columns))])
+        with compiling(vector_bytes=width):
+            engine = plan_gemm(product).engine
+        assert engine.mr * engine.vectors + engine.vectors + 1 <= registers
+
+
+def test_tiles_of_few_columns_are_wider_where_nothing_is_left_over():
+    def vectors(columns):
+        product = make_product((P.F32,) * 3, [], [(4000, (70, columns))], [(columns, (1, 1))], [(70, (1, columns))])
+        return plan_gemm(product).engine.vectors
+
+    with compiling(vector_bytes=64):
+        assert [vectors(columns) for columns in (16, 32, 48, 64, 80, 256, 1024)] == [1, 2, 3, 4, 3, 4, 3]
