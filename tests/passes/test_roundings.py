@@ -29,6 +29,8 @@ def entry(body: str, *computations: str) -> xlakit.HloModule:
         (f"{FOLD}, to_apply=sum", [True]),
         (f"{POLYNOMIAL} ROOT r = f32[4] add(p, k)", [True]),
         (f"{POLYNOMIAL} ROOT r = f32[4] add(x, p)", [False]),
+        (f"{POLYNOMIAL} e = f32[4] exponential(x)\n ROOT r = f32[4] add(e, k)", [True]),
+        (f"{POLYNOMIAL} e = f32[4] exponential(x)\n ROOT r = f32[4] add(e, x)", [False]),
         (f"{POLYNOMIAL} ROOT r = f32[4] subtract(k, p)", [False]),
         (f"{FOLD}, to_apply=most", [False]),
         (

@@ -113,30 +113,39 @@ def test_comparisons_are_those_of_the_magnitudes(bound, direction):
 
 # -- gates -------------------------------------------------------------------------------------------
 
+HALF_OF_TANH = """
+  t = TYPE tanh(x)
+  sum = TYPE add(t, ones)
+  ROOT r = TYPE multiply(sum, halves)"""
+SIGMOID = """
+  n = TYPE negate(x)
+  e = TYPE exponential(n)
+  sum = TYPE add(e, ones)
+  ROOT r = TYPE divide(ones, sum)"""
 
-def gate(count, kind):
-    return xla.HloModule.from_text(f"""HloModule gate
+
+def gate(formula, count, kind):
+    text = f"""HloModule gate
 ENTRY e {{
-  y = {kind}[{count}] parameter(0)
-  t = {kind}[{count}] tanh(y)
+  x = TYPE parameter(0)
   one = {kind}[] constant(1)
-  ones = {kind}[{count}] broadcast(one), dimensions={{}}
+  ones = TYPE broadcast(one), dimensions={{}}
   half = {kind}[] constant(0.5)
-  halves = {kind}[{count}] broadcast(half), dimensions={{}}
-  sum = {kind}[{count}] add(t, ones)
-  ROOT r = {kind}[{count}] multiply(sum, halves)
-}}""")
+  halves = TYPE broadcast(half), dimensions={{}}{formula}
+}}"""
+    return xla.HloModule.from_text(text.replace("TYPE", f"{kind}[{count}]"))
 
 
 @pytest.mark.parametrize("vector_bytes", [16, 32, 64])
 @pytest.mark.parametrize(("kind", "dtype"), [("f32", np.float32), ("f64", np.float64)])
-def test_a_gate_by_tanh_keeps_its_bits_where_it_is_small(kind, dtype, vector_bytes):
-    y = np.linspace(-40, 20, NUMBERS).astype(dtype)
-    exact = 1 / (1 + np.exp(-2 * y.astype(np.longdouble)))
+@pytest.mark.parametrize(("formula", "factor"), [(HALF_OF_TANH, 2), (SIGMOID, 1)])
+def test_gates_keep_their_bits_where_they_are_small(formula, factor, kind, dtype, vector_bytes):
+    x = np.linspace(-80, 40, NUMBERS).astype(dtype) / dtype(factor)
+    exact = 1 / (1 + np.exp(-factor * x.astype(np.longdouble)))
     with compiling(vector_bytes=vector_bytes):
-        executable = xla.compile(gate(NUMBERS, kind))
-    error = np.abs(np.asarray(executable(y)).astype(np.longdouble) - exact)
-    # tanh(y) + 1 would be 0 below -9 and -19.
+        executable = xla.compile(gate(formula, NUMBERS, kind))
+    error = np.abs(np.asarray(executable(x)).astype(np.longdouble) - exact)
+    # tanh(x) + 1 would be 0 below -9 and -19.
     assert np.max(error / np.spacing(exact.astype(dtype))) < 3
     special = np.zeros(NUMBERS, dtype)
     special[:5] = [np.inf, -np.inf, np.nan, np.finfo(dtype).max, np.finfo(dtype).min]

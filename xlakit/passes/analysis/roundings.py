@@ -1,10 +1,12 @@
 """Rounding analysis: which results of a program may differ by rounding between two ways of compiling it.
 
-Machine code rounds where HLO does, so most results have the same bits however they are computed. There are three
+Machine code rounds where HLO does, so most results have the same bits however they are computed. There are four
 exceptions: the order in which floats are summed, in reductions, products, convolutions, transforms and scatters; the
-sum of a product and a constant, which may be rounded once instead of twice; and constant folding, where NumPy computes
-elementary functions. Such a value is *inexact*, and so is each value that depends on one, through loops and branches
-too; if an inexact value decides a trip count or a branch, all results of the loop or conditional are inexact.
+sum of a product and a constant, which may be rounded once instead of twice; the sum of an exponential function or a
+hyperbolic tangent and a constant, of which a rule makes a logistic function, unless it has other uses, which depend on
+what is inlined; and constant folding, where NumPy computes elementary functions. Such a value is *inexact*, and so is
+each value that depends on one, through loops and branches too; if an inexact value decides a trip count or a branch,
+all results of the loop or conditional are inexact.
 """
 
 from __future__ import annotations
@@ -24,6 +26,7 @@ from xlakit.ops.custom_call import CustomCall
 from xlakit.ops.data import AddDependency, Constant, Copy, GetTupleElement, OptimizationBarrier, Parameter, Tuple
 from xlakit.ops.dot import Contraction
 from xlakit.ops.elementwise.binary import Add, Maximum, Minimum, Multiply
+from xlakit.ops.elementwise.elementary import Exponential, Tanh
 from xlakit.ops.elementwise.select import Select
 from xlakit.ops.fft import Fft
 from xlakit.ops.linear_algebra import Cholesky, TriangularSolve
@@ -46,6 +49,8 @@ _SUMS = (
     BatchNormGrad,
     CustomCall,
 )
+# Operations that may be computed together with the addition of a constant.
+_JOINED = (Multiply, Exponential, Tanh)
 # The types in which machine code adds a constant to a product in one operation.
 _FUSED_KINDS = (PrimitiveType.F32, PrimitiveType.F64)
 # Operations that give one of their operands: a reduction by them has the same result in any order.
@@ -115,22 +120,22 @@ class _Analysis:
         return _everything(instruction) if rounds or any(operands) else _NONE
 
     def _may_round_once(self, instruction: Instruction) -> bool:
-        """Whether an add of a constant to a product may become one fused multiply-add in a loop nest."""
+        """Whether a sum with a constant may become one fused multiply-add in a loop nest, or a part of a function."""
         if not isinstance(instruction.op, Add) or instruction.shape.element_type not in _FUSED_KINDS:
             return False
         first, second = instruction.operands
         return any(
-            self._is_one_of(x, Multiply) and self._is_one_of(y, Constant) for x, y in ((first, second), (second, first))
+            self._is_one_of(x, *_JOINED) and self._is_one_of(y, Constant) for x, y in ((first, second), (second, first))
         )
 
-    def _is_one_of(self, value: Instruction, kind: type[Op]) -> bool:
-        """Whether a value may come from such an operation through unary operations.
+    def _is_one_of(self, value: Instruction, *kinds: type[Op]) -> bool:
+        """Whether a value may come from such operations through unary operations.
 
         A parameter of a called computation always may; a parameter of the entry may not.
         """
-        while len(value.operands) == 1 and not isinstance(value.op, kind):
+        while len(value.operands) == 1 and not isinstance(value.op, kinds):
             value = value.operands[0]
-        return isinstance(value.op, kind) or (isinstance(value.op, Parameter) and value not in self._arguments)
+        return isinstance(value.op, kinds) or (isinstance(value.op, Parameter) and value not in self._arguments)
 
     def _of_loop(self, op: While, instruction: Instruction, state: _TupleIndices) -> _TupleIndices:
         while True:

@@ -28,6 +28,8 @@ from xlakit.passes.core.rules import Rules
 SPECIAL_FUNCTIONS = Rules("special-functions")
 _rule = SPECIAL_FUNCTIONS.rule
 
+_LONG: Final = (PrimitiveType.F32, PrimitiveType.F64)
+
 # x exp(x^2) erfc(x) as polynomials of 1/x^2 below and above 2, as in Cephes' erfcf, the constant coefficient first.
 _CEPHES_BELOW_2: Final = (
     0.563825965, -0.274112701, 0.340488, -0.494451523, 0.621000469, -0.582473278, 0.368742466, -0.138703942, 0.0232682,
@@ -58,7 +60,7 @@ def half_of_tanh_plus_one(x: Instruction, make: Rewriter) -> Instruction | None:
     overflows both results are 0 or 1.
     """
     total, half = x.operands
-    if x.shape.element_type not in (PrimitiveType.F32, PrimitiveType.F64) or as_real(uniform(half)) != 0.5:
+    if x.shape.element_type not in _LONG or as_real(uniform(half)) != 0.5:
         return None
     if not is_operation(total, Add) or not is_number(uniform(total.operands[1]), 1) or not one_type(total):
         return None
@@ -74,6 +76,27 @@ def half_of_tanh_plus_one(x: Instruction, make: Rewriter) -> Instruction | None:
     else:
         twice = make.apply("add", y, y)
     return make.apply("logistic", twice)
+
+
+@_rule("divide")
+def inverse_of_one_and_exponential(x: Instruction, make: Rewriter) -> Instruction | None:
+    """1 / (exp(-y) + 1) -> logistic(y), in F32 and F64, where nothing else uses the exponential function or the sum.
+
+    That is JAX's sigmoid for a CPU. The logistic function takes three quarters of the operations, and where
+    exp(-y) overflows, its result is not 0 before it rounds to that. Both give 0 and 1 for infinities, and NaN for NaN.
+    In narrower types, results would be rounded once instead of three times, and differ by more than the last bit.
+    """
+    one, total = x.operands
+    if x.shape.element_type not in _LONG or not is_number(uniform(one), 1) or not one_type(x):
+        return None
+    if not is_operation(total, Add) or not is_number(uniform(total.operands[1]), 1) or not one_type(total):
+        return None
+    power = total.operands[0]
+    if not is_operation(power, Exponential) or not is_operation(power.operands[0], Negate):
+        return None
+    if not one_type(power) or not one_type(power.operands[0]) or make.uses(total) > 1 or make.uses(power) > 1:
+        return None
+    return make.apply("logistic", power.operands[0].operands[0])
 
 
 @_rule("select")
