@@ -18,6 +18,7 @@ program with itself under two settings.
                                                         (:mod:`xlakit.memory.checker`)
     XLAKIT_TUNE=1                                       alternatives for each kernel are timed when a program is first
                                                         compiled, and the best are kept (:mod:`xlakit.cpu.tuning`)
+    XLAKIT_KNOBS=NAME=NUMBER,..                         values of knobs, such as collective_matmul.when=2
     XLAKIT_PROFILE=DIR                                  programs take the times of their steps, and the process writes
                                                         them when it ends (:mod:`xlakit.cpu.profiling`)
 
@@ -65,6 +66,7 @@ _VARIABLES = (
     "XLAKIT_FLUSH_SUBNORMALS",
     "XLAKIT_TUNE",
     "XLAKIT_PROFILE",
+    "XLAKIT_KNOBS",
 )
 
 
@@ -117,6 +119,8 @@ class Knob(Generic[_Number]):
         if reader is not None:
             reader.add(self.name)
         chosen = _chosen.get()
+        if chosen is None and "XLAKIT_KNOBS" in os.environ:
+            chosen = current()
         if chosen is not None and chosen.knobs:
             found = chosen.knobs.get(self.name)
             if found is not None:
@@ -293,10 +297,7 @@ def compiling(
     if verify is not None:
         made = replace(made, verify=_names(verify, "verify"))
     if knobs is not None:
-        if not knobs.keys() <= KNOBS.keys():
-            load_knobs()
-        if wrong := sorted(knobs.keys() - KNOBS.keys()):
-            raise ArgumentError(f"there is no knob {wrong[0]!r}", hint="xlakit.options.KNOBS has all of them")
+        _check_knobs(knobs)
         made = replace(made, knobs={**made.knobs, **knobs})
     if sanitize is not None:
         made = replace(made, sanitize=sanitize)
@@ -336,7 +337,31 @@ def _of_environment(texts: tuple[str, ...]) -> Options:
         flush_subnormals=is_on("XLAKIT_FLUSH_SUBNORMALS") if given["XLAKIT_FLUSH_SUBNORMALS"] else None,
         tune=Tune() if is_on("XLAKIT_TUNE") else None,
         profile=bool(given["XLAKIT_PROFILE"]),
+        knobs=_knobs(given["XLAKIT_KNOBS"]),
     )
+
+
+def _check_knobs(names: Iterable[str]) -> None:
+    if not KNOBS.keys() >= set(names):
+        load_knobs()
+    if wrong := sorted(set(names) - KNOBS.keys()):
+        raise ArgumentError(f"there is no knob {wrong[0]!r}", hint="xlakit.options.KNOBS has all of them")
+
+
+def _knobs(text: str) -> Mapping[str, float]:
+    """The values of knobs that the environment variable has."""
+    found: dict[str, float] = {}
+    for part in filter(None, text.split(",")):
+        name, _, number = part.partition("=")
+        try:
+            value = float(number)
+        except ValueError:
+            raise ArgumentError(
+                f"XLAKIT_KNOBS has {part!r}", hint="write NAME=NUMBER, with commas between several"
+            ) from None
+        found[name.strip()] = int(value) if number.strip().lstrip("-").isdigit() else value
+    _check_knobs(found)
+    return found
 
 
 def _level(text: str) -> str:

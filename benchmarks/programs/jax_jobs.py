@@ -22,11 +22,19 @@ _ANSWER: Final = "answer: "
 class Job:
     """Some processes of some devices each, which run a module's :func:`serve`.
 
-    launcher: what starts them in place of this process, such as ``mpiexec``, which then numbers the processes.
+    host: the address of the first one. prefixes: for each process the command that starts it, if there is one.
     """
 
     def __init__(
-        self, module: str, platform: str, processes: int, devices: int = 1, settings: Mapping[str, str] | None = None
+        self,
+        module: str,
+        platform: str,
+        processes: int,
+        devices: int = 1,
+        settings: Mapping[str, str] | None = None,
+        *,
+        host: str = "localhost",
+        prefixes: Sequence[Sequence[str]] = (),
     ) -> None:
         with socket.socket() as probe:
             probe.bind(("localhost", 0))
@@ -39,7 +47,10 @@ class Job:
         }
         self._processes = [
             subprocess.Popen(
-                [sys.executable, "-m", module, "--serve", str(number), str(processes), str(port)],
+                [
+                    *(prefixes[number] if prefixes else ()),
+                    *(sys.executable, "-m", module, "--serve", str(number), str(processes), f"{host}:{port}"),
+                ],
                 stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment,
             )
             for number in range(processes)
@@ -86,7 +97,7 @@ def serve(arguments: Sequence[str], answer: Callable[..., Any]) -> None:
         initialize()
     import jax
 
-    number, processes, port = map(int, arguments)
-    jax.distributed.initialize(f"localhost:{port}", num_processes=processes, process_id=number)
+    number, processes = map(int, arguments[:2])
+    jax.distributed.initialize(arguments[2], num_processes=processes, process_id=number)
     for line in sys.stdin:
         print(_ANSWER + json.dumps(answer(*json.loads(line))), flush=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from contextvars import Context
 
 import numpy as np
 import pytest
@@ -12,9 +13,10 @@ from fuzz.plain import fault_of, judge
 from fuzz.programs.composed.modules import module as generated
 from xlakit.cpu.cache.cache_key import program_key
 from xlakit.cpu.execution.executable import CpuExecutable
-from xlakit.errors import InternalError
+from xlakit.errors import ArgumentError, InternalError
 from xlakit.memory.coalescing import Coalescing
-from xlakit.options import DEFAULT, PLAIN, compiling, current
+from xlakit.options import DEFAULT, KNOBS, PLAIN, compiling, current
+from xlakit.passes.scheduling.collective_matmul import CollectiveMatmul
 
 CHAIN = """
 HloModule chain
@@ -169,3 +171,21 @@ e {
 }
 """
     assert compiled(text, verify="all")().shape == (4,)
+
+
+def test_knobs_of_the_environment(monkeypatch):
+    assert CollectiveMatmul.name == "collective-matmul"
+    knob = KNOBS["collective_matmul.when"]
+
+    def read():
+        # Without the options of the tests, as another thread.
+        return Context().run(lambda: (knob.value, current().text))
+
+    before = read()
+    monkeypatch.setenv("XLAKIT_KNOBS", "collective_matmul.when=2, combine_collectives.most_bytes=64")
+    assert read()[0] == 2
+    assert read()[1] != before[1]
+    for wrong, message in (("collective_matmul.when", "XLAKIT_KNOBS has"), ("no.knob=1", "no knob 'no.knob'")):
+        monkeypatch.setenv("XLAKIT_KNOBS", wrong)
+        with pytest.raises(ArgumentError, match=message):
+            read()

@@ -44,6 +44,8 @@ _MOST_STEPS = knob("collective_matmul.most_steps", 32, 2)
 # The least sizes of parts of a dimension of the result, if it is the last one, and of others: kernels of narrower
 # products add in another order.
 _LEAST_COLUMNS, _LEAST_ROWS = 128, 16
+# The estimates are rough: steps must be estimated to take so much of the time at most.
+_MOST_OF_TIME = 0.9
 # Nanoseconds for a byte of the results of steps to be copied to its place: memory of most machines moves so much.
 _PLACED_BYTE = 0.25
 
@@ -57,6 +59,14 @@ class CollectiveMatmul(Pass):
     """
 
     name = "collective-matmul"
+
+    @property
+    def parts(self) -> dict[str, str]:
+        """The forms that can be disabled one by one."""
+        return {
+            "gathered-product": "compute products of a gathered array in steps",
+            "scattered-product": "compute a reduce-scatter of a product in steps",
+        }
 
     def run(self, module: HloModule, context: PassContext) -> HloModule:
         """Change every computation that runs as a program."""
@@ -116,7 +126,7 @@ def _planned(computation: Computation, module: HloModule, context: PassContext) 
         found = _gather(old, users[old], module)
         if found is None or any(user in products or user in fixed for user in users[old]):
             continue
-        if context.spend("all-gather"):
+        if context.spend("gathered-product"):
             gathers[old] = found
             products.update(dict.fromkeys(users[old], old))
     for old in computation.instructions:
@@ -124,7 +134,7 @@ def _planned(computation: Computation, module: HloModule, context: PassContext) 
             (product,) = old.operands
             alone = len(users[product]) == 1 and product not in {*fixed, *products, root}
             ring = _scattered(old, product, module) if alone else None
-            if ring is not None and context.spend("reduce-scatter"):
+            if ring is not None and context.spend("scattered-product"):
                 scatters[old] = ring
     return _Plan(gathers, products, scatters)
 
@@ -266,7 +276,8 @@ class _Estimate:
         work = sum(product_nanoseconds(product) for product, _ in places)
         placed = sum(product.shape.byte_size for product, _ in places) * _PLACED_BYTE
         together = collective_nanoseconds(self.sent) + work
-        return self.nanoseconds(self.count, self.sent, work) + placed + least_hidden_nanoseconds() <= together
+        steps = self.nanoseconds(self.count, self.sent, work) + placed
+        return steps + least_hidden_nanoseconds() <= _MOST_OF_TIME * together
 
 
 # -- the new computation ---------------------------------------------------------------------------
