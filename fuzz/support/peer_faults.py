@@ -10,6 +10,7 @@ import importlib.util
 import os
 import re
 import shutil
+import signal
 import socket
 import subprocess
 import sys
@@ -31,6 +32,8 @@ _NAMESPACES = ("xlakit-a", "xlakit-b")
 _ADDRESSES = ("10.203.77.1", "10.203.77.2")
 _LINKS = ("xlakit-va", "xlakit-vb")
 _OVER = "is over"
+# The time in which a process has begun to wait, in seconds.
+_MOMENT = 0.5
 
 
 class PeersEndedError(Exception):
@@ -160,7 +163,9 @@ class Peers:
             process.wait()
 
 
-def _enter(name: str, fault: str, *says: str, waits: bool = False) -> None:
+def _enter(name: str, fault: str, *says: str, waits: bool = False, interrupts: bool = False) -> None:
+    """A fault that the last of three processes meets; ``interrupts``: the first one gets Ctrl-C while it waits."""
+
     @PEER_CASES.case(name, PeersEndedError, *says, waits=waits)
     def inject(bench: Bench) -> Injection:
         peers = Peers(fault, bench.timeout, [[], [], []])
@@ -169,6 +174,9 @@ def _enter(name: str, fault: str, *says: str, waits: bool = False) -> None:
         def run() -> None:
             before = len(peers.said())
             peers.go()
+            if interrupts:
+                time.sleep(_MOMENT)
+                peers.processes[0].send_signal(signal.SIGINT)
             peers.wait(_OVER, others, _END_SECONDS)
             lines = [line for line in peers.said() if _OVER not in line and ": is process" not in line]
             raise PeersEndedError("\n".join(lines if before else []))
@@ -207,6 +215,19 @@ _enter(
     "stays away",
     *_both(rf"{_NAME} has not begun the program \(it runs no program\), after"),
     waits=True,
+)
+_enter(
+    "Ctrl-C in a process of JAX that waits",
+    "stays away",
+    r"process 0: KeyboardInterrupt: ",
+    r"process 1: \w+: .*process 0 \(device 0\)",
+    interrupts=True,
+)
+_enter("a process of JAX that joins late", "joins late", *(rf"process {rank}: gives 3" for rank in range(2)))
+_enter(
+    "processes of JAX that leave a job for another one",
+    "is in another job",
+    *(rf"process {rank}: gives 3" for rank in range(2)),
 )
 _enter(
     "a process of JAX that runs another program",

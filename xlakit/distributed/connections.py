@@ -67,6 +67,8 @@ class Connections:
         self._is_closing = False
         self._transport = open(self._receive_message, self._lost)
         self.endpoint = self._transport.endpoint
+        # Whether the transport requires that all processes end together.
+        self.ends_together = self._transport.ends_together
         # Allocates the body of a message where it can be sent with the fewest copies.
         self.new_body = self._transport.new_body
         self._thread = threading.Thread(target=self._serve, name="xlakit-network", daemon=True)
@@ -78,7 +80,7 @@ class Connections:
         token: the same random bytes in all processes of the job.
         """
         self.rank, self._endpoints, self._names = rank, endpoints, names
-        if self._transport.ends_together:
+        if self.ends_together:
             for other in range(len(endpoints)):
                 self.connect(other)
         before = sys.excepthook
@@ -86,7 +88,8 @@ class Connections:
         def note_error(kind: type[BaseException], error: BaseException, traceback: TracebackType | None) -> None:
             before(kind, error, traceback)
             self.error = f"{kind.__name__}: {error}"
-            self._announce_end()
+            if not self._is_closing:
+                self._announce_end()
 
         sys.excepthook = note_error
         with self.condition:
@@ -222,7 +225,7 @@ class Connections:
         after which a process that does not answer is given up.
         """
         others = self._announce_end()
-        if self._transport.ends_together:
+        if self.ends_together:
             known = self._await_all(others, timeout)
         else:
             with self.condition:

@@ -80,6 +80,7 @@ class Network:
         self._connections = Connections(open, self._handle)
         self._condition = self._connections.condition
         self.endpoint = self._connections.endpoint
+        self.ends_together = self._connections.ends_together
         self.name_of = self._connections.name_of
         self.new_body = self._connections.new_body
         self.gone = self._connections.gone

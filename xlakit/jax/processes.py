@@ -41,13 +41,15 @@ class _Job:
 
     clusters: by platform and number of devices: a client that JAX makes later, for as many devices, uses the same one.
     opened: the networks of attempts to join that have failed, by their keys: the others may have read the endpoint, so
-    the next attempt, which JAX makes when it is asked for devices again, uses the same one.
+    the next attempt, which JAX makes when it is asked for devices again, uses the same one. networks: those of the
+    clusters.
     """
 
     def __init__(self, client: Any) -> None:
         self.client = client
         self.clusters: dict[tuple[str, int], Cluster] = {}
         self.opened: dict[str, Network] = {}
+        self.networks: list[Network] = []
 
 
 # The job that this process was in last; empty before the first. A process may leave a job (jax.distributed.shutdown)
@@ -61,16 +63,26 @@ def join(platform: str, count: int) -> Cluster:
     Raises RankError if one of them does not join in time, and UnsupportedError if pyzmq is missing.
     """
     state = _state()
+    if _jobs and (state is None or _jobs[0].client is not state.client):
+        _leave(_jobs.pop())
     if state is None:
         return Cluster(0, (count,))
-    if not _jobs or _jobs[0].client is not state.client:
-        _jobs[:] = [_Job(state.client)]
+    if not _jobs:
+        _jobs.append(_Job(state.client))
     (job,) = _jobs
     cluster = job.clusters.get((platform, count))
     if cluster is None:
         key = f"xlakit/{platform}/{len(job.clusters)}"
         cluster = job.clusters[platform, count] = _exchange(state, job, key, count)
     return cluster
+
+
+def _leave(job: _Job) -> None:
+    """Close the networks of a job that this process has left; those of MPI stay open until all processes end."""
+    for network in (*job.networks, *job.opened.values()):
+        if not network.ends_together:
+            atexit.unregister(network.leave)
+            network.leave()
 
 
 def is_current(cluster: Cluster) -> bool:
@@ -121,7 +133,7 @@ def _exchange(state: Any, job: _Job, key: str, count: int) -> Cluster:
         atexit.register(network.leave)
     share_processors([other["processors"] for other in all], processors)
     network.link = _link(state, key, network, count)
-    del job.opened[key]
+    job.networks.append(job.opened.pop(key))
     return Cluster(state.process_id, counts, network)
 
 

@@ -8,15 +8,19 @@ from __future__ import annotations
 import importlib
 import os
 import signal
+import socket
 import sys
 import threading
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 _LARGE = 1 << 22
+# How long after the others a process asks for its devices.
+_LATE_SECONDS = 2.0
 
 
 def main(fault: str, rank: int, count: int, coordinator: str, timeout: str) -> None:
@@ -43,6 +47,11 @@ def main(fault: str, rank: int, count: int, coordinator: str, timeout: str) -> N
         _try(rank, lambda: len(jax.devices()))
         _say(rank, "is over")
         os._exit(0)
+    if fault == "joins late" and is_ill:
+        time.sleep(_LATE_SECONDS)
+    if fault == "is in another job":
+        _program(count)(8)
+        _change_jobs(rank, count)
     everyone, some = _program(count), _program(count - 1) if count > 2 and not is_ill else None
     everyone(8)
     if some is not None:
@@ -56,9 +65,9 @@ def main(fault: str, rank: int, count: int, coordinator: str, timeout: str) -> N
             time.sleep(600)
         if is_ill:
             _meet(fault)
-        _try(rank, lambda: everyone(_LARGE if fault == "is killed while data move" else 8, fault))
+        _try(rank, partial(everyone, _LARGE if fault == "is killed while data move" else 8, fault))
         if some is not None:
-            _try(rank, lambda: some(8))
+            _try(rank, partial(some, 8))
         _say(rank, "is over")
     os._exit(0)
 
@@ -85,6 +94,27 @@ def _program(count: int) -> Callable[..., float]:
         return float(np.asarray(x.addressable_data(0))[0]) * count
 
     return run
+
+
+def _change_jobs(rank: int, count: int) -> None:
+    """Leave the job, and join another one; raises RuntimeError if the old network is still open."""
+    import jax
+    import jax.extend
+
+    distributed: Any = importlib.import_module("jax._src.distributed")
+    client = distributed.global_state.client
+    if rank == 0:
+        with socket.socket() as probe:
+            probe.bind(("localhost", 0))
+            client.key_value_set("next job", str(probe.getsockname()[1]))
+    port = client.blocking_key_value_get("next job", 60_000)
+    jax.distributed.shutdown()
+    jax.extend.backend.clear_backends()
+    jax.distributed.initialize(f"localhost:{port}", num_processes=count, process_id=rank)
+    jax.devices()
+    networks = sum(thread.name == "xlakit-network" for thread in threading.enumerate())
+    if networks != 1:
+        raise RuntimeError(f"{networks} networks are open")
 
 
 def _meet(fault: str) -> None:
@@ -123,11 +153,11 @@ def _try(rank: int, run: Callable[[], float]) -> None:
     start = time.monotonic()
     try:
         _say(rank, f"gives {run():g}")
-    except Exception as error:  # it is what is looked for
+    except (Exception, KeyboardInterrupt) as error:  # it is what is looked for
         _say(rank, f"{_in_a_line(error)} (after {time.monotonic() - start:.1f} s)")
 
 
-def _in_a_line(error: Exception) -> str:
+def _in_a_line(error: BaseException) -> str:
     lines = [line.strip() for line in str(error).splitlines()]
     return f"{type(error).__name__}: " + " | ".join(line for line in lines if not line.startswith("hint:"))
 

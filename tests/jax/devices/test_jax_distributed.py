@@ -150,7 +150,11 @@ print(float(jax.jit(jnp.sum)(ones)), flush=True)
 
 # The processes leave the job, are another one's with other numbers, and then each is alone.
 _ANOTHER_JOB = """
-import socket, jax.extend
+import socket, threading, jax.extend
+
+def networks():
+    return sum(thread.name == "xlakit-network" for thread in threading.enumerate())
+
 whole(jax.jit(lambda x: x.sum())).block_until_ready()
 client = jax._src.distributed.global_state.client
 if rank == 0:
@@ -162,6 +166,8 @@ jax.distributed.shutdown()
 jax.extend.backend.clear_backends()
 jax.distributed.initialize(f"localhost:{port}", num_processes=2, process_id=1 - rank)
 assert jax.process_index() == 1 - rank
+jax.devices()
+assert networks() == 1
 assert [d.id for d in jax.local_devices()] == [[2, 3], [0, 1]][rank]
 mesh = Mesh(np.array(jax.devices()), ("x",))
 ones = jax.make_array_from_callback((4,), NamedSharding(mesh, P("x")), lambda index: np.ones(4, np.float32)[index])
@@ -169,6 +175,7 @@ print(float(jax.jit(jnp.sum)(ones)), flush=True)
 jax.distributed.shutdown()
 jax.extend.backend.clear_backends()
 assert [d.id for d in jax.devices()] == [0, 1]
+assert networks() == 0
 """
 
 
