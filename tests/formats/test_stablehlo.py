@@ -8,6 +8,7 @@ import pytest
 from evaluating import opcodes
 
 from xlakit.errors import FormatError, UnsupportedError
+from xlakit.formats.detect import load
 from xlakit.formats.stablehlo import read_stablehlo
 
 PROGRAM = """
@@ -157,3 +158,35 @@ def test_a_convolution_with_dimensions_of_no_kind_is_refused():
     with pytest.raises(FormatError, match="none of batch, feature and window") as caught:
         read_stablehlo(text, name="m.mlir")
     assert caught.value.location == ("m.mlir", 5, 0)
+
+
+def test_a_raw_convolution_without_all_dimensions_is_refused():
+    dimensions = ", ".join(
+        f"{side}_{a}_dimension = 0, {side}_{b}_dimension = 4, {side}_spatial_dimensions = [1, 2]"
+        for side, a, b in (
+            ("input", "batch", "feature"),
+            ("kernel", "input_feature", "output_feature"),
+            ("output", "batch", "feature"),
+        )
+    )
+    text = f'module {{\n  %0 = "stablehlo.convolution"() {{dimension_numbers = #stablehlo.conv<raw {dimensions}>}}\n}}'
+    with pytest.raises(FormatError, match=r"input has the dimensions \[0, 4, 1, 2\]"):
+        read_stablehlo(text)
+
+
+def test_a_call_of_a_function_without_a_body_is_refused():
+    text = """func.func private @g(tensor<2xf32>) -> tensor<2xf32>
+func.func @main(%x: tensor<2xf32>) -> tensor<2xf32> {
+  %0 = func.call @g(%x) : (tensor<2xf32>) -> tensor<2xf32>
+  return %0 : tensor<2xf32>
+}"""
+    with pytest.raises(FormatError, match="@g is called and has no body"):
+        read_stablehlo(text)
+
+
+def test_a_text_may_begin_with_a_mesh():
+    text = """sdy.mesh @mesh = <["x"=2]>
+func.func @main(%x: tensor<4xf32> {sdy.sharding = #sdy.sharding<@mesh, [{"x"}]>}) -> tensor<4xf32> {
+  return %x : tensor<4xf32>
+}"""
+    assert load(text.encode()).entry.parameters[0].annotations.sharding is not None

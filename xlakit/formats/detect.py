@@ -18,7 +18,9 @@ _MOST_BYTES = (1 << 31) - 1
 _CONTROL = re.compile(rb"[\x00-\x08\x0e-\x1f\x7f]")
 _SPACE = r"(?:\s|//[^\n]*(?:\n|$)|/\*.*?\*/)*"
 _HLO = re.compile(_SPACE + r"(?:HloModule\b|ENTRY\b|%?[\w.-]+\s*(?:\(|\{|=))", re.DOTALL)
-_MLIR = re.compile(_SPACE + r'(?:module\b|"?builtin\.module\b|func\.func\b|#[\w.]+\s*=|![\w.]+\s*=)', re.DOTALL)
+_MLIR = re.compile(
+    _SPACE + r'(?:module\b|"?builtin\.module\b|func\.func\b|sdy\.mesh\b|#[\w.]+\s*=|![\w.]+\s*=)', re.DOTALL
+)
 # Other files that XLA dumps, by their beginnings.
 _BESIDE_MODULES = (
     (re.compile(r"\s*(?:BufferAssignment:|Total bytes used:)"), "a buffer assignment"),

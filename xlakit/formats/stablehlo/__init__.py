@@ -23,6 +23,9 @@ _NO_NAME = b"\x1a\x01-"
 
 _ERROR = r"(?P<file>[^\s:]+):(?P<line>\d+):(?P<column>\d+): error: (?P<fault>.*)"
 _FATAL_CONVOLUTION = r"\[[^\]\n]*\]x\[[^\]\n]*\]->\[[^\]\n]*\]"
+# Functions without a body, up to what follows them.
+_DECLARED = r"(?m)^[ \t]*func\.func (?:\w+ )?(@[\w.$-]+)\([^{}\n]*$(?=\s*(?://[^\n]*\s*)*(?:func\.func|\}|\Z))"
+_RAW_CONVOLUTION = r"\bconv<raw\b([^>]*)>"
 _FATAL_CONSTANT = r"\bstablehlo\.constant\b[^:]*:\s*tensor<[\dx]*(f6E2M3FN|f6E3M2FN)\b"
 _FATAL_TYPES = frozenset({PrimitiveType.F6E2M3FN, PrimitiveType.F6E3M2FN, PrimitiveType.S1, PrimitiveType.U1})
 _COUNT = r"\bmhlo\.num_(replicas|partitions)\s*=\s*(\d+)"
@@ -65,6 +68,7 @@ def read_stablehlo(
         ) from None
     _check_constants(text, name)
     _check_convolutions(text, name)
+    _check_calls(text, name)
     try:
         computation = mlir.mlir_module_to_xla_computation(
             program, use_tuple_args=use_tuple_args, return_tuple=return_tuple
@@ -198,11 +202,12 @@ def _as_format_error(error: Exception, name: str) -> FormatError:
     source = name if file in ("-", "<unknown>") else file
     location = Location(source, int(line), int(column)) if int(line) else Location(name, 1)
     if "can't be translated to XLA HLO" not in fault:
-        return FormatError(
-            f"not StableHLO: {fault}",
-            location=location,
-            hint="check it with stablehlo-opt; only the StableHLO and CHLO dialects are read",
-        )
+        hint = "check it with stablehlo-opt; only the StableHLO and CHLO dialects are read"
+        if "module with `main` function" in fault:
+            hint = "call the function that is to run @main, and make it public"
+        elif "redefinition of symbol" in fault:
+            hint = "give one program: write each part between lines '// -----' into a file of its own"
+        return FormatError(f"not StableHLO: {fault}", location=location, hint=hint)
     hint = "HLO has no unknown sizes; export the program for fixed shapes" if "dynamic" in fault else ""
     return FormatError(f"StableHLO that HLO lacks: {fault}", location=location, hint=hint)
 
@@ -227,6 +232,27 @@ def _check_convolutions(text: str, name: str) -> None:
                 f"a convolution has a dimension that is none of batch, feature and window: {match[0]}",
                 location=Location(name, text.count("\n", 0, match.start()) + 1),
                 hint="HLO has no such dimensions: write b, f, i, o or a number for each '?'",
+            )
+    for match in re.finditer(_RAW_CONVOLUTION, text):
+        for side in ("input", "kernel", "output"):
+            fields = re.findall(rf"\b{side}_\w+ = (\[[^\]]*\]|\d+)", match[1])
+            numbers = [int(number) for field in fields for number in re.findall(r"\d+", field)]
+            if sorted(numbers) != list(range(len(numbers))):
+                raise FormatError(
+                    f"a convolution whose {side} has the dimensions {numbers}",
+                    location=Location(name, text.count("\n", 0, match.start()) + 1),
+                    hint=f"name each dimension of the {side} once, from 0 on",
+                )
+
+
+def _check_calls(text: str, name: str) -> None:
+    """Raise FormatError for calls of functions without a body: jaxlib ends the process when it inlines them."""
+    for match in re.finditer(_DECLARED, text):
+        if re.search(rf"\bcall {re.escape(match[1])}\(", text):
+            raise FormatError(
+                f"the function {match[1]} is called and has no body",
+                location=Location(name, text.count("\n", 0, match.start(1)) + 1),
+                hint="write its body, or call it as stablehlo.custom_call",
             )
 
 
