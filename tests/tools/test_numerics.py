@@ -244,6 +244,8 @@ def test_what_custom_calls_of_other_backends_compute_has_shadows():
     report = xla.shadow_errors(_module(text), np.full((2, 2), 0.1, np.float16))
     rows = {row.instruction.opcode: row for row in report.rows}
     assert 0 < rows["convert"].error.relative < 2**-10
+    assert report.outputs[0][1] == rows["convert"].error
+    assert rows["convert"].location is None
 
 
 def test_a_program_in_f64_has_no_shadow():

@@ -29,6 +29,7 @@ from xlakit.ir.operation import Array, Op, Value
 from xlakit.ir.traits import Done, Start
 from xlakit.ops.communication.collective import Collective
 from xlakit.ops.communication.collective_moves import Permuting
+from xlakit.ops.custom_call import CustomCall
 from xlakit.ops.data import Constant, GetTupleElement, Parameter, Tuple
 from xlakit.ops.elementwise.convert import Bitcast, BitcastConvert, ReducePrecision
 from xlakit.ops.random import Rng
@@ -145,8 +146,8 @@ def shadow_errors(
     :func:`shadow_replicated`. seed, custom_calls: as :func:`xlakit.compile` has them.
 
     Arguments and constants count as exact. What does not follow from the program's numbers (send and recv, custom
-    calls, random numbers, feeds, bits converted to numbers, the elements that a scan takes and stacks) has no shadow:
-    there errors begin again from zero.
+    calls of functions, random numbers, feeds, bits converted to numbers, the elements that a scan takes and stacks) has
+    no shadow: there errors begin again from zero.
 
     Raises ArgumentError where the program computes nothing in a type narrower than F64, and what running it raises.
     """
@@ -220,19 +221,28 @@ class _Shadow:
         self._promotion = promotion
         # Keyed by id(array); the weak reference removes an entry when its array is freed.
         self._shadows: dict[int, tuple[weakref.ref[Array], Array]] = {}
+        # What is being run within what, by its last instruction; and what the last one of them that ended has given.
+        self._entered: list[tuple[Instruction, Instruction]] = []
+        self._given: tuple[Instruction, Value] | None = None
 
     def enter(self, caller: Instruction, computation: Computation) -> None:
         self._frames.enter(caller, computation)
         # Custom calls of others' backends enter computations that the module does not have.
         self._promotion.computation(computation)
+        self._entered.append((caller, computation.root))
 
     def leave(self) -> None:
         self._frames.leave()
+        self._entered.pop()
 
     def observe(self, context: Context, evaluate: Callable[..., Value], operands: Sequence[Value]) -> Value:
         instruction = context.instruction
         # NumPy sometimes gives scalars instead of arrays of rank 0; as arrays they can be keys by their ids.
         value = _map_leaves(evaluate(context, *operands), np.asarray)
+        if isinstance(instruction.op, CustomCall) and self._given is not None and self._given[0] is instruction:
+            self._pass_on(self._given[1], value)
+        if self._entered and self._entered[-1][1] is instruction:
+            self._given = self._entered[-1][0], value
         computes = not isinstance(instruction.op, (Constant, GetTupleElement, Parameter, Tuple))
         if computes and any(_is_narrow_array(array) for _, array in leaves_of(value)):
             self._compare(context, instruction, operands, value)
@@ -289,6 +299,12 @@ class _Shadow:
         first = self.rows.setdefault((row.callers, instruction, index), row)
         if first is not row:
             _join(first, row)
+
+    def _pass_on(self, given: Value, value: Value) -> None:
+        """The shadows of what the computation that means a custom call gave, for the copies that the call gives."""
+        for (_, source), (_, copy) in zip(leaves_of(given), leaves_of(value), strict=False):
+            if copy.dtype == source.dtype and np.array_equal(copy, source, equal_nan=True):
+                self._attach(copy, self.shadow_of(source))
 
     def _attach(self, array: Array, shadow: Array) -> None:
         if not _is_narrow_array(array):

@@ -102,7 +102,7 @@ class ForeignCall:
         from xlakit.ops.data import parameter
 
         build: Callable[[Foreign], XlaOp] = getattr(import_module(f"{__package__}.{self._page}"), self._build)
-        builder = XlaBuilder("foreign_call")
+        builder = XlaBuilder("foreign_call", source_metadata=False)
         operands = tuple(parameter(builder, i, shape.without_layout()) for i, shape in enumerate(shapes))
         root = build(Foreign(builder, op, declared, operands, self._config(text)))
         return builder.build(root).computation
