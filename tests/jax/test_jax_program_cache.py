@@ -3,7 +3,7 @@
 import os
 import tempfile
 import warnings
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from unittest import mock
 
@@ -14,8 +14,8 @@ import pytest
 @contextmanager
 def empty_cache():
     """A cache of its own, and a list that grows with each program that is not found by JAX's bytes."""
+    from xlakit.cpu import compiler
     from xlakit.cpu.cache import cache_key
-    from xlakit.cpu.execution import executable
     from xlakit.jax import compiling, program_cache
 
     read, compiled = compiling._compiled, []
@@ -24,15 +24,16 @@ def empty_cache():
         compiled.append(arguments)
         return read(*arguments)
 
-    with tempfile.TemporaryDirectory() as folder, mock.patch.dict(os.environ, XLAKIT_CACHE_DIR=folder):
-        with mock.patch.object(compiling, "_compiled", compile_now):
-            # The compiler's sources may be edited while its tests run.
-            with mock.patch.multiple(cache_key, compiler_has_changed=lambda: False):
-                for module in (executable, program_cache):
-                    module.compiler_has_changed = cache_key.compiler_has_changed
-                cache_key._of_compiler.cache_clear()
-                os.environ.pop("XLAKIT_CACHE", None)
-                yield Path(folder), compiled
+    with ExitStack() as patches:
+        folder = patches.enter_context(tempfile.TemporaryDirectory())
+        patches.enter_context(mock.patch.dict(os.environ, XLAKIT_CACHE_DIR=folder))
+        patches.enter_context(mock.patch.object(compiling, "_compiled", compile_now))
+        # The compiler's sources may be edited while its tests run.
+        for module in (cache_key, compiler, program_cache):
+            patches.enter_context(mock.patch.object(module, "compiler_has_changed", lambda: False))
+        cache_key._of_compiler.cache_clear()
+        os.environ.pop("XLAKIT_CACHE", None)
+        yield Path(folder), compiled
 
 
 def program():

@@ -100,7 +100,7 @@ class Arguments:
                 donated, other = (before, number) if before in donate else (number, before)
                 raise ArgumentError(
                     f"{buffer.describe()} is donated to {self._names[donated]}, and given to {self._names[other]} too",
-                    hint="a call may read a buffer only once that it donates",
+                    hint="pass a donated buffer as one argument only, or do not donate it",
                 )
 
 

@@ -15,9 +15,10 @@ _POLL_NANOSECONDS = 100_000_000
 
 
 def emit_host(module: Module) -> None:
-    """Write the functions into a module that has the functions of emit_context.
+    """Write ``xlakit_host_call``, by which programs call Python, and what they run signal handlers by.
 
-    Also ``xlakit_main_thread(i64)``, which sets the thread on which Python runs signal handlers.
+    ``xlakit_main_thread(i64)`` sets the thread on which Python runs these. The module has the functions of
+    emit_context.
     """
     main = module.global_data("main_thread", 8)
     fn = module.function("xlakit_main_thread", VOID, [I64], external=True)

@@ -261,7 +261,7 @@ def _builtin_attribute(code: Bytecode, number: int, cursor: Cursor) -> Any:
         return CallSite(cursor.number(), cursor.number())
     if number == _RANGE:
         file = code.attribute(cursor.number())
-        return Range(file, *_places(cursor.numbers()))
+        return Range(file, *_lines_and_columns(cursor.numbers()))
     if number == _FILE_LINE:
         file, line, column = code.attribute(cursor.number()), cursor.number(), cursor.number()
         return Range(file, line, column, line, column)
@@ -281,7 +281,7 @@ def _builtin_attribute(code: Bytecode, number: int, cursor: Cursor) -> Any:
     raise ForeignProgram(f"an attribute of MLIR with the number {number}")
 
 
-def _places(numbers: list[int]) -> tuple[int, int, int, int]:
+def _lines_and_columns(numbers: list[int]) -> tuple[int, int, int, int]:
     """The line, column, last line and last column of a range, whose encoding omits repeated numbers."""
     line, column = (*numbers, 0, 0)[:2]
     if len(numbers) == 4:

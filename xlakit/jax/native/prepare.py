@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from enum import IntEnum
+from typing import NamedTuple
 
 from xlakit.cpu.llvm import I1, I64, PTR, VOID, Function, Module, Value
 from xlakit.jax.api.arguments import NativeStruct
@@ -212,36 +213,51 @@ def _for_devices(module: Module, name: str, step: Callable[[Function, Value, Val
     fn.ret(iteration.results[1])
 
 
-def _emit_steps(module: Module) -> None:
-    def parts(fn: Function, struct: Value, call: Value, device: Value) -> tuple[Value, Value, Value, Value, Value]:
-        """The program, the options of the call, a device's buffers, the number of the first, and its blocks."""
+class _DeviceArguments(NamedTuple):
+    """A program, the options of its call, and the buffers and blocks of the ``num_args`` arguments of one device.
+
+    first: the number of the first of them among the arguments of all devices.
+    """
+
+    executable: Value
+    options: Value
+    buffers: Value
+    blocks: Value
+    first: Value
+    num_args: Value
+
+    @staticmethod
+    def of(fn: Function, struct: Value, call: Value, device: Value) -> _DeviceArguments:
+        """Those of a device, from the structure of the call."""
         given = NativeStruct(fn, "LoadedExecutable_Execute", struct)
-        executable, options = given.pointer("executable"), given.pointer("options")
-        first = device * given.load("num_args")
-        buffers = word(fn, given.pointer("argument_lists"), device)
-        return executable, options, buffers, first, fn.at(blocks_of(fn, call), PTR, first)
+        executable, options, count = given.pointer("executable"), given.pointer("options"), given.load("num_args")
+        first, buffers = device * count, word(fn, given.pointer("argument_lists"), device)
+        return _DeviceArguments(executable, options, buffers, fn.at(blocks_of(fn, call), PTR, first), first, count)
+
+
+def _emit_steps(module: Module) -> None:
+    """``hold_all(struct, call)``: hold the arguments of all devices; ``make_all(struct, call)``: make their results."""
 
     def hold(fn: Function, struct: Value, call: Value, device: Value) -> Value:
-        executable, options, buffers, first, blocks = parts(fn, struct, call, device)
+        own = _DeviceArguments.of(fn, struct, call, device)
 
         def check() -> tuple[Value]:
-            clash = fn.call("clashes", I1, executable, options, buffers, blocks)
-            fits = fn.select(
-                fn.call("fit", I1, executable, buffers), fn.i64(Prepared.WELL), fn.i64(Prepared.OTHER_LAYOUT)
-            )
+            clash = fn.call("clashes", I1, own.executable, own.options, own.buffers, own.blocks)
+            fit = fn.call("fit", I1, own.executable, own.buffers)
+            fits = fn.select(fit, fn.i64(Prepared.WELL), fn.i64(Prepared.OTHER_LAYOUT))
             return (fn.select(clash, fn.i64(Prepared.CLASH), fits),)
 
-        num_args = NativeStruct(fn, "LoadedExecutable_Execute", struct).load("num_args")
-        is_held = fn.call("hold_arguments", I1, call, buffers, num_args, first)
+        is_held = fn.call("hold_arguments", I1, call, own.buffers, own.num_args, own.first)
         return fn.if_else(is_held, check, lambda: (fn.i64(Prepared.GONE),))[0]
 
     def make(fn: Function, struct: Value, call: Value, device: Value) -> Value:
-        executable, options, buffers, _, blocks = parts(fn, struct, call, device)
-        begin = CALL.load(fn, call, "total_args") + device * EXECUTABLE.load(fn, executable, "num_outputs")
+        own = _DeviceArguments.of(fn, struct, call, device)
+        begin = CALL.load(fn, call, "total_args") + device * EXECUTABLE.load(fn, own.executable, "num_outputs")
         targets = (fn.at(table(fn, call), PTR, begin) for table in (blocks_of, data_of))
         # Only calls for the queue have a weight.
         later = CALL.load(fn, call, "weight").ne(0)
-        is_made = fn.call("make_results", I1, executable, options, buffers, blocks, *targets, later)
+        given = own.executable, own.options, own.buffers, own.blocks
+        is_made = fn.call("make_results", I1, *given, *targets, later)
         return fn.select(is_made, fn.i64(Prepared.WELL), fn.i64(Prepared.NO_MEMORY))
 
     _for_devices(module, "hold_all", hold)

@@ -17,7 +17,7 @@ A slot serves one rendezvous after another, its generations. Within one generati
     full          arrived = (g + 1) * n, claimed = g                     one compare-exchange: ``claimed`` = g + 1
     computing     claimed = g + 1, completed = g                         the kernel is done: ``completed`` = g + 1
     complete      completed = g + 1                                      all wake; generation g + 1 is open
-    abandoned     claimed = NEVER                                        none: the run has failed
+    abandoned     claimed = NEVER, from any state but computing          none: the run has failed
     ============  =====================================================  ==========================================
 
 ``xlakit_collective(context, site, table, kernel, tasks, grain, number) -> status`` is a complete rendezvous. An async

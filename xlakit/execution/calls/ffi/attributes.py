@@ -49,7 +49,7 @@ def parse_attributes(text: str) -> dict[str, Attribute]:
         return {}
     reader = _Reader(text)
     attributes = reader.dictionary()
-    reader.end()
+    reader.expect_end()
     return attributes
 
 
@@ -93,8 +93,8 @@ class _Reader:
         self._advance()
         return True
 
-    def end(self) -> None:
-        """Nothing may follow."""
+    def expect_end(self) -> None:
+        """Raise ParseError if anything is left to be read."""
         if self._kind != "end":
             raise self._error(f"{self._token!r} after their end")
 

@@ -226,7 +226,7 @@ class _Network:
         return concat_in_dim(outputs, 2) if len(outputs) > 1 else outputs[0]
 
     def in_order(self, array: XlaOp) -> XlaOp:
-        """Rows of gates in the order of the library."""
+        """Rows of gates, rearranged to the order in which the library has them."""
         parts = _gates(array, self.hidden, 0)
         return concat_in_dim([parts[n] for n in self.order], 0)
 
