@@ -80,12 +80,12 @@ def module():
 
 def test_what_is_faster_is_chosen_kept_and_compiled_to_from_then_on(monkeypatch):
     plain = xla.compile(module(), backend="cpu", cache=False)
-    Imagined({(TILES, 8): 0.5, ("fusion_cost.kernel", 0.0): 0.5}).install(monkeypatch)
+    Imagined({(TILES, 10): 0.5, ("fusion_cost.kernel", 0.0): 0.5}).install(monkeypatch)
     tuned = xla.compile(module(), backend="cpu", tune=True)
     report = tuned.tuning_report
     products = [kernel for kernel in report.kernels if kernel.opcode == "dot"]
     assert len(products) == 2
-    assert all(kernel.choice == {TILES: 8} and kernel.after == kernel.before / 2 for kernel in products)
+    assert all(kernel.choice == {TILES: 10} and kernel.after == kernel.before / 2 for kernel in products)
     assert report.program is not None
     assert report.program.after < report.program.before
     assert report.failed == ()
@@ -125,7 +125,7 @@ def test_a_program_that_is_not_tuned_says_nothing():
 
 def test_code_that_was_kept_untuned_is_tuned_when_asked(monkeypatch):
     xla.compile(module(), backend="cpu")
-    Imagined({(TILES, 8): 0.5}).install(monkeypatch)
+    Imagined({(TILES, 10): 0.5}).install(monkeypatch)
     tuned = xla.compile(module(), backend="cpu", tune=True)
     assert any(kernel.choice for kernel in tuned.tuning_report.kernels)
     with compiling(tune=Tune(again=True)):
@@ -134,7 +134,7 @@ def test_code_that_was_kept_untuned_is_tuned_when_asked(monkeypatch):
 
 
 def test_what_makes_the_whole_program_slower_is_dropped(monkeypatch):
-    imagined = Imagined({(TILES, 8): 0.5})
+    imagined = Imagined({(TILES, 10): 0.5})
     imagined.install(monkeypatch)
     finish = compiler._Compiler.finish
 
@@ -162,7 +162,7 @@ def test_time_that_is_over_leaves_kernels(monkeypatch):
 
 
 def test_a_record_that_is_damaged_is_not_used(monkeypatch):
-    Imagined({(TILES, 8): 0.5}).install(monkeypatch)
+    Imagined({(TILES, 10): 0.5}).install(monkeypatch)
     key = xla.compile(module(), backend="cpu", tune=True).cache_key
     assert record.load(key) is not None
     compile_cache.save(f"tuning-{key}", compile_cache.Entry({"knobs": 3}, {}))
@@ -285,15 +285,15 @@ def file(tmp_path):
 
 
 def test_the_command_prints_the_report(file, monkeypatch, capsys):
-    imagined = Imagined({(TILES, 8): 0.5})
+    imagined = Imagined({(TILES, 10): 0.5})
     imagined.install(monkeypatch)
     assert cli.main(["tune", file, "--json"]) == 0
     told = json.loads(capsys.readouterr().out)
-    assert [kernel["choice"] for kernel in told["kernels"] if kernel["opcode"] == "dot"] == [{TILES: 8}] * 2
+    assert [kernel["choice"] for kernel in told["kernels"] if kernel["opcode"] == "dot"] == [{TILES: 10}] * 2
     # It is the report of what is kept.
     assert cli.main(["tune", file]) == 0
     text = capsys.readouterr().out
-    assert "dot 'second': gemm.tile_rows=8" in text
+    assert "dot 'second': gemm.tile_rows=10" in text
     assert "0.50" in text
     assert cli.main(["run", file]) == 0
     capsys.readouterr()
