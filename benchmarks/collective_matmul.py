@@ -107,7 +107,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     links = LimitedLinks(processes, options.rate) if processes > 1 else nullcontext()
     module = "benchmarks.collective_matmul"
     with links:
-        where = {} if isinstance(links, nullcontext) else {"host": links.host, "prefixes": links.prefixes}
+        where: dict[str, Any] = (
+            {} if isinstance(links, nullcontext) else {"host": links.host, "prefixes": links.prefixes}
+        )
         with ExitStack() as stack:
 
             def begun(platform: str, settings: dict[str, str]) -> Job:
