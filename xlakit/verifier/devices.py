@@ -29,9 +29,9 @@ def device_faults(program: Program) -> Iterator[Fault]:
     for computation, instruction in program.instructions():
         op: Any = instruction.op
         if hasattr(op, "replica_groups"):
-            rule = _group_count(program.module, op)
+            rule = _group_count_fault(program.module, op)
         elif isinstance(op, Permuting):
-            rule = _permute_range(program.module, op)
+            rule = _permute_range_fault(program.module, op)
         else:
             continue
         if rule:
@@ -136,7 +136,7 @@ def _constrained_all_reduces(program: Program) -> Iterator[Fault]:
             )
 
 
-def _group_count(module: HloModule, op: Any) -> str:
+def _group_count_fault(module: HloModule, op: Any) -> str:
     """The fault of replica groups that do not have all replicas, partitions or devices as members, or nothing.
 
     A module's count of 1 is not compared: it may be the default.
@@ -162,7 +162,7 @@ def _layout_fault(instruction: Instruction) -> str:
     return "" if other is None else f"'{alike[0].name}' and '{alike[other].name}' are laid out differently"
 
 
-def _permute_range(module: HloModule, op: Any) -> str:
+def _permute_range_fault(module: HloModule, op: Any) -> str:
     limit, named = (
         (module.replica_count, "replicas") if op.channel_id is None else (module.num_partitions, "partitions")
     )

@@ -344,7 +344,7 @@ class _Conversion:
 
     def _captured(self, *regions: Region) -> list[int]:
         """The values that regions use and do not define, apart from constants, in the order of their first use."""
-        defined = {number for region in regions for each in _regions(region) for number in _defined(each)}
+        defined = {number for region in regions for each in _with_nested_regions(region) for number in _defined(each)}
         found: dict[int, None] = {}
         for operation in (operation for region in regions for operation in _operations(region)):
             for number in operation.operands:
@@ -362,11 +362,12 @@ def _operations(region: Region) -> Iterator[Operation]:
         yield operation
 
 
-def _regions(region: Region) -> Iterator[Region]:
+def _with_nested_regions(region: Region) -> Iterator[Region]:
+    """A region and all regions inside of it."""
     yield region
     for operation in region.operations:
         for inner in operation.regions:
-            yield from _regions(inner)
+            yield from _with_nested_regions(inner)
 
 
 def _defined(region: Region) -> Iterator[int]:

@@ -47,7 +47,7 @@ class BlockedCholesky(Blocked):
         start = [fn.i64(0), fn.constant(I1, 1)]
         with fn.while_(start, lambda loop: (loop.carried[0] < size) & loop.carried[1]) as loop:
             row = loop.carried[0]
-            good = self._square(matrix, row)
+            good = self._factor_diagonal(matrix, row)
             following = row + _BLOCK.value
             with fn.if_(good & (following < size)):
                 self._set(matrix, row)
@@ -58,7 +58,7 @@ class BlockedCholesky(Blocked):
             loop.next(following, good)
         return loop.results[1]
 
-    def _square(self, matrix: Value, row: Value) -> Value:
+    def _factor_diagonal(self, matrix: Value, row: Value) -> Value:
         """Factor the block on the diagonal; gives whether it is positive definite."""
         fn, arguments = self._fn, self._arguments
         order = arguments.computed("order", self._left(fn, row, _BLOCK.value))

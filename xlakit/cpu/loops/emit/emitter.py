@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from typing import Any, Final
 
 from xlakit.cpu.llvm import I1, I64, Function, Value, integer, vector
@@ -80,7 +79,7 @@ class Emitter:
         self.arrays = list(arrays)
         self.lanes: Final = lanes
         self.has_non_temporal_stores = False
-        self._scopes = [Scope()]
+        self._scopes = [Scope({})]
 
     # -- scopes ----------------------------------------------------------------------------------
 
@@ -90,7 +89,7 @@ class Emitter:
 
         changes: fields of the scope that differ from those of the scope around it.
         """
-        self._scopes.append(replace(self._scopes[-1], values={}, **changes))
+        self._scopes.append(self._scopes[-1]._replace(values={}, **changes))
         yield
         self._scopes.pop()
 
@@ -130,7 +129,7 @@ class Emitter:
         found = self._find(node)
         if found is None:
             found = self._compute(node)
-            self.bind(node, found)
+            self._scopes[-1].values[node] = found
         return found
 
     @contextmanager
@@ -165,7 +164,7 @@ class Emitter:
         return self._iterations.step_of(offset)
 
     def _operand(self, node: Node, operand: Node) -> Scalar:
-        return self._iterations.operand(self, node, operand)
+        return self._scopes[-1].iterations.operand(self, node, operand)
 
     def spread(self, node: Node, width: int) -> Scalar:
         """A vector with the value of a node in each lane."""
@@ -200,7 +199,7 @@ class Emitter:
             total = self.fn.i64(affine.constant)
         elif affine.constant:
             total = total + affine.constant
-        self.bind(affine, total)
+        self._scopes[-1].values[affine] = total
         return total
 
     def address(self, array: int, offset: Affine) -> tuple[Value, Value]:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from xlakit.cpu.llvm import Value
 from xlakit.cpu.loops.emit.iterations import ONE_ITERATION, Iterations
-from xlakit.dataclass import dataclass
 
 
 class Redirection(NamedTuple):
@@ -18,15 +17,14 @@ class Redirection(NamedTuple):
     first: Value
 
 
-@dataclass(frozen=True, slots=True)
-class Scope:
+class Scope(NamedTuple):
     """A block of code: the values known in it, by node, variable or key, and how nodes are written there.
 
     iterations: whether values are scalars or vectors. selects: whether conditions become selects, with addresses of
     loads clamped, or branches; None outside of conditions. redirected: the arrays that are written to a buffer.
     """
 
-    values: dict[Any, Any] = field(default_factory=dict[Any, Any])
+    values: dict[Any, Any]
     iterations: Iterations = ONE_ITERATION
     selects: bool | None = None
-    redirected: Mapping[int, Redirection] = field(default_factory=dict[int, Redirection])
+    redirected: Mapping[int, Redirection] = MappingProxyType({})
