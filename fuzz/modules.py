@@ -21,7 +21,6 @@ from typing import Any
 
 import ml_dtypes
 import numpy as np
-from xlakit.cpu.generated import GeneratedProgram
 
 from fuzz.programs.composed.fused import fused, renamed
 from fuzz.programs.composed.modules import module
@@ -29,6 +28,7 @@ from fuzz.programs.draft import Program
 from fuzz.support import numbered
 from fuzz.support.sensitivity import spread
 from xlakit import compile as compile_program
+from xlakit.cpu.execution.generated import GeneratedProgram
 from xlakit.ir.instruction import HloModule, Instruction
 from xlakit.tools.inputs import flatten
 

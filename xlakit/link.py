@@ -28,9 +28,11 @@ class Link:
 
 
 DEFAULT_LINK = Link()
-# The cost of a collective in messages with their answers, and of a byte in bytes of messages: a collective packs,
-# waits, unpacks and combines.
+# The cost of a collective in messages with their answers, and of a byte in bytes of messages between two processes of a
+# machine: a collective packs, waits, unpacks and combines.
 _ALPHAS, _BETAS = 2.5, 2.5
+# What a byte of a message takes there, in nanoseconds. On a slower link its bytes travel once, for all else is copying.
+_COPIED = DEFAULT_LINK.beta / _BETAS
 _LEAST_ALPHA, _LEAST_BETA = 1_000.0, 1 / 64
 
 
@@ -41,7 +43,8 @@ def fitted(empty: float, full: float, bytes: int, products: float) -> Link:
     that programs compiled for it before are found in the compile cache.
     """
     alpha = max(_LEAST_ALPHA, _ALPHAS * empty)
-    beta = max(_LEAST_BETA, _BETAS * (full - empty) / bytes)
+    byte = (full - empty) / bytes
+    beta = max(_LEAST_BETA, byte + (_BETAS - 1) * min(byte, _COPIED))
     return Link(*(2.0 ** round(math.log2(number)) for number in (alpha, beta, products)))
 
 

@@ -134,3 +134,14 @@ def test_tiles_of_few_columns_are_wider_where_nothing_is_left_over():
 
     with compiling(vector_bytes=64):
         assert [vectors(columns) for columns in (16, 32, 48, 64, 80, 256, 1024)] == [1, 2, 3, 4, 3, 4, 3]
+
+
+@pytest.mark.parametrize("kind", [P.F32, P.F64])
+@pytest.mark.parametrize("width", [16, 32, 64])
+def test_parts_of_a_product_add_in_the_order_of_the_whole(kind, width):
+    def steps(rows, columns):
+        sides = [[(rows, (2000, columns))], [(columns, (1, 1))], [(2000, (1, columns))]]
+        return plan_gemm(make_product((kind,) * 3, [], *sides)).kc
+
+    with compiling(vector_bytes=width):
+        assert len({steps(rows, columns) for rows in (16, 100, 1000) for columns in (128, 256, 300, 1000)}) == 1

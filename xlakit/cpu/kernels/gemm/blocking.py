@@ -362,7 +362,10 @@ def _block_k(engine: Engine, product: Product, packs: tuple[bool, bool]) -> tupl
     runs, run = along.outer.size, along.run
     if not runs:
         return 1, 0, 1
-    most = max(32, min(_most_steps(engine, product.lhs, packed=packs[0]), 1024))
+    # The sliver of the engine's own micro-tile: sums are in one order, however many columns choose another one.
+    kinds = product.lhs.kind, product.rhs.kind, product.result
+    sliver = _tiled(choose_engine(*kinds, amx=engine.amx)).nr * engine.packed_bytes
+    most = max(32, min(_most_steps(engine, product.lhs, sliver, packed=packs[0]), 1024))
     if runs <= 1 or run > most:
         # Blocks of equal size: a small last one would cause as much memory traffic as a large one.
         count = max(1, -(-4 * run // (5 * most)))
@@ -373,14 +376,13 @@ def _block_k(engine: Engine, product: Product, packs: tuple[bool, bool]) -> tupl
     return each, run, -(-runs // each)
 
 
-def _most_steps(engine: Engine, lhs: Matrix, *, packed: bool) -> int:
-    """The steps of k for which the data that a micro-tile reads stay near.
+def _most_steps(engine: Engine, lhs: Matrix, sliver: int, *, packed: bool) -> int:
+    """The steps of k for which the data that a micro-tile reads stay near; ``sliver``: the bytes of a step of a sliver.
 
     If the left operand is read along its rows, these data are a sliver. If it is read across them, each step is in
     other cache lines, whose remaining elements belong to tiles of the next rows. No prefetcher fetches these lines, so
     they and the sliver must stay in the first-level cache.
     """
-    sliver = engine.nr * engine.packed_bytes
     if packed or lhs.along.stride in (1, engine.interleaved):
         return _SLIVER_BYTES.value // sliver
     # A group of adjacent rows may begin anywhere in a cache line.
