@@ -19,8 +19,7 @@ import numpy as np
 
 from fuzz.modules import difference, epsilons
 from fuzz.programs.composed.modules import module
-from fuzz.programs.composed.product_chains import product_chain
-from fuzz.programs.composed.window_chains import chain
+from fuzz.programs.composed.split_chains import chain, product_chain
 from fuzz.programs.draft import Program
 from fuzz.programs.shardings import Array, annotated, cut, join
 from fuzz.programs.split_steps import STEPS, register_calls

@@ -3,8 +3,7 @@
 import pytest
 
 from fuzz.programs.composed.modules import module
-from fuzz.programs.composed.product_chains import product_chain
-from fuzz.programs.composed.window_chains import chain
+from fuzz.programs.composed.split_chains import chain, product_chain
 from fuzz.programs.split_steps import register_calls
 from fuzz.sharded import judge, sharded_module
 
