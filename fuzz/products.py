@@ -17,6 +17,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from fuzz.forced import draw
+from fuzz.programs.values import dtype_of
 from fuzz.support.numbered import entries, parser, run
 from xlakit import compile as compile_program, threads
 from xlakit.ir.instruction import HloModule
@@ -29,8 +30,10 @@ _MOST_FORCED = 4_000_000
 # What the knobs of products and convolutions are called.
 _KNOBS = ("gemm", "dot", "convolution", "machine.own")
 # Errors of sums in another order, in units of the type's epsilon times the largest element, and some room.
-_UNITS = {"f32": 160, "f64": 160}
-_TYPES = ("f32", "f32", "f32", "f64")
+_UNITS = 160
+# Vectors take pairs and fours of narrow elements at once: those are packed in another way.
+_TYPES = ("f32", "f32", "f32", "f64", "bf16", "s8")
+_SUMS = {"bf16": "f32", "s8": "s32"}
 
 
 @dataclass(frozen=True)
@@ -53,7 +56,7 @@ def _case(kind: str, lhs: Sequence[int], rhs: Sequence[int], result: Sequence[in
         "ENTRY main {",
         f"  a = {kind}[{_listed(lhs)}] parameter(0)",
         f"  b = {kind}[{_listed(rhs)}] parameter(1)",
-        f"  ROOT c = {kind}[{_listed(result)}] {operation}",
+        f"  ROOT c = {_SUMS.get(kind, kind)}[{_listed(result)}] {operation}",
         "}",
     ]
     return Case("\n".join(lines) + "\n", (tuple(lhs), tuple(rhs)), kind)
@@ -154,14 +157,18 @@ def case(seed: int, number: int) -> Case:
 def judge(given: Case, seed: int = 0, count: int = 2) -> str:
     """Describe the fault of the compiled product on so many threads; "" if there is none."""
     rng = np.random.default_rng(seed)
-    dtype = np.dtype(np.float32 if given.kind == "f32" else np.float64)
-    values = [rng.standard_normal(shape).astype(dtype) for shape in given.shapes]
+    # Bytes have whole numbers.
+    spread = 40.0 if given.kind == "s8" else 1.0
+    values = [
+        (spread * rng.standard_normal(shape)).clip(-100, 100).astype(dtype_of(given.kind)) for shape in given.shapes
+    ]
     module = HloModule.from_text(given.text)
     expected = np.asarray(compile_program(module, backend="interpreter")(*values))
     with threads(count):
         actual = np.asarray(compile_program(module)(*values))
     wrong = np.abs(actual - expected)
-    allowed = _UNITS[given.kind] * float(np.finfo(dtype).eps) * float(np.abs(expected).max(initial=0.0))
+    epsilon = 0.0 if given.kind == "s8" else float(np.finfo(expected.dtype).eps)
+    allowed = _UNITS * epsilon * float(np.abs(expected).max(initial=0.0))
     faults = np.argwhere(~(wrong <= allowed))
     if not len(faults):
         return ""
