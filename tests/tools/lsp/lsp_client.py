@@ -16,6 +16,8 @@ class Client:
         command = [sys.executable, "-m", "xlakit", "lsp", "--stdio"]
         self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
         self.answers, self.diagnostics = {}, queue.Queue()
+        # The version of the text that the last diagnostics are about.
+        self.checked_version = None
         self.arrived = threading.Condition()
         self.number = self.version = 0
         self.ended = False
@@ -36,6 +38,7 @@ class Client:
                 header = out.readline()
             message = json.loads(out.read(length))
             if message.get("method") == "textDocument/publishDiagnostics":
+                self.checked_version = message["params"].get("version")
                 self.diagnostics.put(message["params"]["diagnostics"])
             elif "id" in message and "method" not in message:
                 with self.arrived:

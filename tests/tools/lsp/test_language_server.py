@@ -132,8 +132,10 @@ def test_changes_are_checked_when_typing_pauses(client):
     client.change((line, column), (line, column + 11), "exp")
     (fault,) = client.diagnostics.get(timeout=60)
     assert lines_of([fault]) == [(line, column)]
+    assert client.checked_version == client.version
     client.change((line, column), (line, column + 3), "negate")
     assert client.diagnostics.get(timeout=60) == []
+    assert client.checked_version == client.version
 
 
 def test_any_beginning_of_a_text_is_answered(client):

@@ -90,6 +90,8 @@ class HloServer(LanguageServer):
         await asyncio.sleep(delay)
         known = self._open[uri]
         document = self.document(uri)
+        opened = self.workspace.text_documents.get(uri)
+        version = None if opened is None else opened.version
         loop = asyncio.get_running_loop()
         try:
             checked = await loop.run_in_executor(self._checks, check, document.text, _name_of(uri), self._lints)
@@ -101,10 +103,11 @@ class HloServer(LanguageServer):
         document.checked = Checked(checked.faults, estimates)
         if self._open.get(uri) is not known or known.document is not document:
             return
-        self._publish(uri, [diagnostic(document, fault) for fault in checked.faults])
+        self._publish(uri, [diagnostic(document, fault) for fault in checked.faults], version)
 
-    def _publish(self, uri: str, diagnostics: list[Any]) -> None:
-        self.text_document_publish_diagnostics(types.PublishDiagnosticsParams(uri, diagnostics))
+    def _publish(self, uri: str, diagnostics: list[Any], version: int | None = None) -> None:
+        # By the version an editor tells diagnostics of an older text, whose places have moved.
+        self.text_document_publish_diagnostics(types.PublishDiagnosticsParams(uri, diagnostics, version))
 
 
 def is_fault(record: logging.LogRecord) -> bool:
