@@ -59,3 +59,46 @@ def test_the_exit_status_of_a_first_run_without_end(tmp_path: Path, capsys: pyte
     assert main(["reduce", str(path), "--crash", "--backend", "interpreter", "--max-seconds", "1"]) == 1
     assert "allow more for all (--max-seconds" in capsys.readouterr().err
     assert not (tmp_path / "endless.reduced.hlo").exists()
+
+
+LARGE = """HloModule large
+
+body {
+  s = (s32[], f32[4096,4096]) parameter(0)
+  i = s32[] get-tuple-element(s), index=0
+  x = f32[4096,4096] get-tuple-element(s), index=1
+  one = s32[] constant(1)
+  j = s32[] add(i, one)
+  y = f32[4096,4096] tanh(x)
+  z = f32[4096,4096] subtract(y, x)
+  ROOT t = (s32[], f32[4096,4096]) tuple(j, z)
+}
+
+condition {
+  s = (s32[], f32[4096,4096]) parameter(0)
+  i = s32[] get-tuple-element(s), index=0
+  n = s32[] constant(5)
+  ROOT p = pred[] compare(i, n), direction=LT
+}
+
+ENTRY e {
+  s = (s32[], f32[4096,4096]) parameter(0)
+  ROOT w = (s32[], f32[4096,4096]) while(s), condition=condition, body=body
+}
+"""
+
+
+@pytest.mark.parametrize("needed", ["f32[4096,4096] subtract", "f32[1,1] subtract"])
+def test_no_candidate_writes_out_a_large_array(needed: str):
+    module = xla.HloModule.from_text(LARGE, name="large")
+    written: list[int] = []
+
+    def fails(candidate: xla.HloModule) -> bool:
+        instructions = [i for c in candidate.computations for i in c.instructions]
+        written.append(max((i.shape.num_elements for i in instructions if i.opcode == "constant"), default=0))
+        found = {f"{i.shape.without_layout()} {i.opcode}" for i in instructions}
+        return bool(found & {needed, "f32[4096,4096] subtract"}) and "while" in {i.opcode for i in instructions}
+
+    left = xla.reduce_module(module, fails).module
+    assert max(written) <= 4096
+    assert "tanh" not in str(left)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
@@ -21,6 +22,8 @@ from xlakit.ops.movement import Broadcast
 from xlakit.tools.reduce.edits import Draft, cleaned, edited, inferred_again
 from xlakit.tools.reduce.search import Candidate, Search
 
+# The most elements of a constant that takes the place of a value: candidates are texts, in which it is written out.
+_MOST_WRITTEN = 4096
 # Lists of numbers that are sizes of arrays, not numbers of dimensions.
 _SIZES = ("dynamic_slice_sizes", "slice_sizes", "fft_length")
 # Types by what they are replaced with: the common ones of which every backend knows all operations.
@@ -232,8 +235,14 @@ def _inner_values(module: HloModule) -> list[str]:
         for c in module.computations
         if c is not module.entry
         for i in c.instructions
-        if i.shape.is_array and not isinstance(i.op, (Constant, ElidedConstant, Parameter))
+        if i.shape.is_array and not isinstance(i.op, (Constant, ElidedConstant, Parameter)) and not _is_filled(i)
     ]
+
+
+def _is_filled(i: Instruction) -> bool:
+    """Whether a value is a large array of one constant, as _constants makes it."""
+    is_repeated = isinstance(i.op, Broadcast) and isinstance(i.operands[0].op, Constant) and not i.op.dimensions
+    return is_repeated and math.prod(i.shape.dimensions) > _MOST_WRITTEN
 
 
 def _constants(module: HloModule, paths: Sequence[str], number: int) -> HloModule:
@@ -243,6 +252,9 @@ def _constants(module: HloModule, paths: Sequence[str], number: int) -> HloModul
         if f"{draft.old.name}\n{i.name}" not in chosen:
             return None
         shape = i.shape.without_layout()
+        if math.prod(shape.dimensions) > _MOST_WRITTEN:
+            element = Constant(literal=Literal.from_value(number, shape.element_type))
+            return draft.append(i.replace(op=Broadcast(), operands=(draft.add(element),), shape=shape))
         array = np.full(shape.dimensions, number, shape.element_type.dtype)
         return draft.append(i.replace(op=Constant(literal=Literal(shape, array)), operands=(), shape=shape))
 
