@@ -413,7 +413,11 @@ def test_a_snapshot_of_several_devices(tmp_path, capsys):
     assert "[1. 2. 3.]" in out
     assert "[4. 5. 6.]" in out
     assert cli.main(["run", str(path), "--replicas", "3"]) == 1
-    assert "the arguments of 2 devices" in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert "the program runs on 3 devices" in said
+    assert "has arguments of 2" in said
+    assert "--seed N" in said
+    assert cli.main(["run", str(path), "--replicas", "3", "--seed", "1"]) == 0
 
 
 def test_statuses_have_an_order():

@@ -97,8 +97,8 @@ def given_values(devices: Devices, input_path: str | None, seed: int) -> tuple[D
             )
     if len(device_arguments) != devices.count:
         raise ArgumentError(
-            f"{input_path} has the arguments of {len(device_arguments)} devices, {devices.count} run the program",
-            hint="give those of a program that was called on all of its devices",
+            f"the program runs on {devices.count} devices, and {input_path} has arguments of {len(device_arguments)}",
+            hint="give those of a program that was called on all of its devices; or --seed N, which makes some up",
         )
     return (devices, device_arguments[0]) if devices.count == 1 else (devices.with_arguments(device_arguments), [])
 
