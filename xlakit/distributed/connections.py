@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from types import TracebackType
 
+from xlakit.condition import Condition
 from xlakit.distributed.messages import Header, Kind
 from xlakit.distributed.packing import Bytes
 from xlakit.distributed.transport import Open
@@ -47,7 +48,7 @@ class Connections:
         # The error with which this process ends; empty where there is none.
         self.error = ""
         # The lock of this object and of its users; notified when a message has arrived.
-        self.condition = threading.Condition()
+        self.condition = Condition()
         self._handle = handle
         self._token = b""
         self._endpoints: Sequence[str] = ()
@@ -186,7 +187,7 @@ class Connections:
                 self._left[header.rank] = header.text
             self.answer(header.rank, Header(Kind.LEAVE_ACK, self.rank))
         self._handle(header, body)
-        with self.condition:
+        with self.condition.lock:
             self.condition.notify_all()
 
     # -- the others ------------------------------------------------------------------------------
@@ -273,17 +274,18 @@ class Connections:
 class _Awaited:
     """See :meth:`Connections.awaited`."""
 
-    __slots__ = ("_connections",)
+    __slots__ = ("_connections", "_lock")
 
     def __init__(self, connections: Connections) -> None:
         self._connections = connections
+        self._lock = connections.condition.lock
 
     def __enter__(self) -> None:
-        self._connections.condition.acquire()
+        self._lock.acquire()
         self._connections.count_awaiting(1)
 
     def __exit__(self, *_: object) -> None:
         try:
             self._connections.count_awaiting(-1)
         finally:
-            self._connections.condition.release()
+            self._lock.release()

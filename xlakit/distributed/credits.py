@@ -47,7 +47,7 @@ class Credits:
 
         exempt: the number of bytes in flight that are not counted.
         """
-        ahead = max(0, self._sent[rank] - self._acknowledged[rank] - exempt)
+        ahead = max(0, self._sent[rank] - self._acknowledged.get(rank, 0) - exempt)
         return not ahead or ahead + size + OVERHEAD <= self._limit
 
     def add_sent(self, rank: int, size: int) -> int:
@@ -68,7 +68,7 @@ class Credits:
     def add_used(self, rank: int, size: int) -> bool:
         """Count a value of a process that is used; gives whether to acknowledge now."""
         self._used[rank] += size + OVERHEAD
-        return rank in self._waiting or self._used[rank] - self._reported[rank] > self._limit // 4
+        return rank in self._waiting or self._used[rank] - self._reported.get(rank, 0) > self._limit // 4
 
     def add_waiting(self, rank: int) -> None:
         """Note that a process waits for room: the next value used is acknowledged at once."""

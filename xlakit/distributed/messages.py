@@ -7,8 +7,9 @@ ignored. The body is a value; see :mod:`xlakit.distributed.packing`.
 from __future__ import annotations
 
 import struct
+from collections.abc import Mapping
 from enum import IntEnum
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 TOKEN_BYTES = 16
 _WORDS = struct.Struct(f"={TOKEN_BYTES}s10q")
@@ -34,6 +35,10 @@ class Kind(IntEnum):
     # A message that measures the link, with a body of any size; and its answer.
     PROBE = 8
     PROBE_ANSWER = 9
+
+
+# By number: a look-up, where the class would take two frames of Python for each message.
+_KINDS: Final[Mapping[int, Kind]] = {kind.value: kind for kind in Kind}
 
 
 class Progress(IntEnum):
@@ -85,4 +90,4 @@ class Header(NamedTuple):
         _, kind, rank, a, b, program, mark, *address = _WORDS.unpack_from(data)
         text = data[_WORDS.size :].decode("utf-8", "replace")
         first, second, third, fourth = address
-        return Header(Kind(kind), rank, (a, b), program, mark, (first, second, third, fourth), text)
+        return Header(_KINDS[kind], rank, (a, b), program, mark, (first, second, third, fourth), text)

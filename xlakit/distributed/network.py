@@ -59,6 +59,8 @@ class Network:
 
     def __init__(self, open: Open, *, timeout: float | None = None, any_order: bool = False) -> None:
         self.any_order = any_order
+        # The number of this process.
+        self.rank = 0
         # The link that all processes have agreed on when they joined.
         self.link = DEFAULT_LINK
         # The number of probes sent, and the number of the last one that was answered.
@@ -78,7 +80,7 @@ class Network:
         self._credits = Credits(receive_limit())
         self._has_left = False
         self._connections = Connections(open, self._handle)
-        self._condition = self._connections.condition
+        self._lock = self._connections.condition.lock
         self.endpoint = self._connections.endpoint
         self.ends_together = self._connections.ends_together
         self.name_of = self._connections.name_of
@@ -92,17 +94,13 @@ class Network:
         token: the same random bytes in all processes of the job.
         """
         self._credits = Credits(max(_LEAST_AHEAD, receive_limit() // max(1, len(endpoints) - 1)))
+        self.rank = rank
         self._connections.join(rank, endpoints, names, token)
 
     @property
     def has_joined(self) -> bool:
         """Whether :meth:`join` has been called."""
         return self._connections.has_joined
-
-    @property
-    def rank(self) -> int:
-        """The number of this process."""
-        return self._connections.rank
 
     @property
     def timeout(self) -> float:
@@ -158,9 +156,9 @@ class Network:
     def _await_runs(self) -> None:
         """Wait until all runs are over, apart from those that do not begin within the timeout."""
         begin = time.monotonic()
-        with self._condition:
+        with self._connections.condition:
             while any(s.has_begun or time.monotonic() - begin < self.timeout for s in self._sessions.values()):
-                self._condition.wait(_PAUSE)
+                self._connections.condition.wait(_PAUSE)
 
     # -- runs ------------------------------------------------------------------------------------
 
@@ -176,7 +174,7 @@ class Network:
         if name not in self._last_runs:
             for rank in members:
                 self._connections.connect(rank)
-        with self._condition:
+        with self._lock:
             number = self._last_runs[name] = self._last_runs.get(name, 0) + 1
             key = name, number
             session = NetworkSession(self, ranks, run, execution_context, key, fingerprint)
@@ -194,7 +192,7 @@ class Network:
 
     def end(self, session: NetworkSession) -> None:
         """Forget a run that is over in this process."""
-        with self._condition:
+        with self._lock:
             self._sessions.pop(session.key, None)
             self._over[session.key] = session.fingerprint
             if len(self._over) > _REMEMBERED:
@@ -258,12 +256,14 @@ class Network:
         size = len(body)
         # Values of channels have no common order, so they do not wait for other values of their own run.
         exempt = session.sent[rank] if header.address[0] == CHANNEL else 0
-        with self._condition:
+        with self._lock:
             has_room = self._credits.has_room(rank, size, exempt)
+            if has_room:
+                session.sent[rank] += self._credits.add_sent(rank, size)
         if not has_room:
             self._await_room(session, rank, size, exempt)
-        with self._condition:
-            session.sent[rank] += self._credits.add_sent(rank, size)
+            with self._lock:
+                session.sent[rank] += self._credits.add_sent(rank, size)
         self._connections.send(rank, header, body)
 
     def _await_room(self, session: NetworkSession, rank: int, size: int, exempt: int) -> None:
@@ -283,7 +283,7 @@ class Network:
 
     def _use(self, rank: int, body: Bytes) -> None:
         """Count a used value, and acknowledge it to its sender if an acknowledgement is due."""
-        with self._condition:
+        with self._lock:
             is_due = self._credits.add_used(rank, len(body))
             used = self._credits.take_used(rank) if is_due else 0
         if is_due:
@@ -353,7 +353,7 @@ class Network:
             handler(self, header, body)
 
     def _value(self, header: Header, body: Bytes) -> None:
-        with self._condition:
+        with self._lock:
             session = self._sessions.get(header.run)
             is_over = session is None and self._is_over(header.run)
             if not is_over and (session is None or header.address[0] != CHANNEL):
@@ -389,7 +389,7 @@ class Network:
         return max(0.0, time.monotonic() - max(begun)) if begun else _NEVER
 
     def _status(self, header: Header, body: Bytes) -> None:
-        with self._condition:
+        with self._lock:
             if header.run in self._sessions:
                 now, idle = time.monotonic(), header.address[0] / 1000
                 status = Status(Progress(header.mark), header.program, header.text, now, idle)
@@ -397,7 +397,7 @@ class Network:
 
     def _credit_request(self, header: Header, body: Bytes) -> None:
         """Acknowledge the bytes used so far to a process that waits for room, and again when more are used."""
-        with self._condition:
+        with self._lock:
             used = self._credits.take_used(header.rank)
             self._credits.add_waiting(header.rank)
         self._connections.answer(header.rank, Header(Kind.CREDIT, self.rank, mark=used))
@@ -406,11 +406,11 @@ class Network:
         self._connections.answer(header.rank, Header(Kind.PROBE_ANSWER, self.rank, mark=header.mark))
 
     def _probe_answer(self, header: Header, body: Bytes) -> None:
-        with self._condition:
+        with self._lock:
             self._answered = header.mark
 
     def _credit(self, header: Header, body: Bytes) -> None:
-        with self._condition:
+        with self._lock:
             self._credits.acknowledge(header.rank, header.mark)
 
     # -- failures --------------------------------------------------------------------------------
@@ -428,7 +428,7 @@ class Network:
         session.end_if_over()
 
     def _failure(self, header: Header, body: Bytes) -> None:
-        with self._condition:
+        with self._lock:
             session = self._sessions.get(header.run)
             if session is None:
                 if not self._is_over(header.run):

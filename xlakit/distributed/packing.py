@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Sequence
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any
 
 import numpy as np
@@ -20,6 +20,7 @@ from xlakit.ir.operation import TOKEN, Array, Value
 Bytes = npt.NDArray[np.uint8]
 
 _WORD = 8
+_TUPLE, _TOKEN = PrimitiveType.TUPLE.value, PrimitiveType.TOKEN.value
 
 
 def _new(size: int) -> Bytes:
@@ -32,7 +33,7 @@ def packed_size(value: Value) -> int:
         return 2 * _WORD + sum(packed_size(part) for part in value)  # pyright: ignore
     if value is TOKEN:
         return 2 * _WORD
-    return (2 + value.ndim) * _WORD + _whole(value.nbytes)
+    return (2 + value.ndim) * _WORD + -(-value.nbytes // _WORD) * _WORD
 
 
 def pack(values: Sequence[Value], new: Callable[[int], Bytes] = _new) -> Bytes:
@@ -59,13 +60,10 @@ def unpack(buffer: Bytes, count: int) -> list[Value]:
     return values
 
 
-def _whole(size: int) -> int:
-    return -(-size // _WORD) * _WORD
-
-
 def _put_words(buffer: Bytes, offset: int, *words: int) -> int:
     form = _words(len(words))
-    form.pack_into(_data(buffer), offset, *words)
+    data: Any = buffer.data
+    form.pack_into(data, offset, *words)
     return offset + form.size
 
 
@@ -74,38 +72,44 @@ def _words(count: int) -> struct.Struct:
     return struct.Struct(f"={count}q")
 
 
-def _data(buffer: Bytes) -> Any:
-    return buffer.data
-
-
 def _put(buffer: Bytes, offset: int, value: Value) -> int:
     if isinstance(value, tuple):
-        offset = _put_words(buffer, offset, PrimitiveType.TUPLE.value, len(value))  # pyright: ignore
+        offset = _put_words(buffer, offset, _TUPLE, len(value))  # pyright: ignore
         for part in value:  # pyright: ignore
             offset = _put(buffer, offset, part)
         return offset
     if value is TOKEN:
-        return _put_words(buffer, offset, PrimitiveType.TOKEN.value, 0)
+        return _put_words(buffer, offset, _TOKEN, 0)
     array: Array = value
-    kind = PrimitiveType.from_dtype(array.dtype)
-    offset = _put_words(buffer, offset, kind.value, array.ndim, *array.shape)
-    np.ndarray(array.shape, array.dtype, _data(buffer), offset)[...] = array
-    return offset + _whole(array.nbytes)
+    offset = _put_words(buffer, offset, _number_of(array.dtype), array.ndim, *array.shape)
+    np.ndarray(array.shape, array.dtype, buffer, offset)[...] = array
+    return offset + -(-array.nbytes // _WORD) * _WORD
+
+
+@lru_cache(maxsize=256)
+def _number_of(dtype: np.dtype[Any]) -> int:
+    return PrimitiveType.from_dtype(dtype).value
+
+
+@cache
+def _dtype_of(number: int) -> np.dtype[Any]:
+    return PrimitiveType(number).dtype
 
 
 def _get(buffer: Bytes, offset: int) -> tuple[Value, int]:
-    number, count = _words(2).unpack_from(_data(buffer), offset)
+    data: Any = buffer.data
+    number, count = _words(2).unpack_from(data, offset)
     offset += 2 * _WORD
-    if number == PrimitiveType.TOKEN.value:
+    if number == _TOKEN:
         return TOKEN, offset
-    if number == PrimitiveType.TUPLE.value:
+    if number == _TUPLE:
         parts: list[Value] = []
         for _ in range(count):
             part, offset = _get(buffer, offset)
             parts.append(part)
         return tuple(parts), offset
-    dimensions = _words(count).unpack_from(_data(buffer), offset)
+    dimensions = _words(count).unpack_from(data, offset)
     offset += count * _WORD
     # The array keeps the memory of the buffer.
-    array = np.ndarray(dimensions, PrimitiveType(number).dtype, buffer, offset)
-    return array, offset + _whole(array.nbytes)
+    array = np.ndarray(dimensions, _dtype_of(number), buffer, offset)
+    return array, offset + -(-array.nbytes // _WORD) * _WORD

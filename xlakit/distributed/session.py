@@ -8,6 +8,7 @@ that are at different locations are detected at once.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import lru_cache
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
@@ -98,7 +99,8 @@ class NetworkSession(LocalPart):
         self.key = key
         self._peers = peers
         self._ranks = ranks
-        self.others = sorted(set(ranks) - {peers.rank})
+        self._rank = peers.rank
+        self.others = [rank for rank in sorted(set(ranks)) if rank != peers.rank]
         # The number of exchanges so far, by group.
         self._exchanges: dict[tuple[int, ...], int] = {}
         # The bytes that this run has sent to each process.
@@ -110,14 +112,14 @@ class NetworkSession(LocalPart):
 
     def is_local(self, device: int) -> bool:
         """Whether a device runs in this process."""
-        return self._ranks[device] == self._peers.rank
+        return self._ranks[device] == self._rank
 
     # -- rendezvous ------------------------------------------------------------------------------
 
     def all_gather(self, rendezvous: RendezvousKey, contributions: Mapping[int, Value]) -> dict[int, Value]:
         """The payloads of all members."""
-        parts = self._parts(rendezvous.members)
-        payload = self._packed([contributions[m] for m in parts[self._peers.rank]])
+        parts = _parts(self._ranks, rendezvous.members)
+        payload = self._packed([contributions[m] for m in parts[self._rank]])
         values = dict(contributions)
         for rank, data in self._all_gather_bytes(rendezvous, "all_gather", payload).items():
             values.update(zip(parts[rank], unpack(data, len(parts[rank])), strict=True))
@@ -128,13 +130,13 @@ class NetworkSession(LocalPart):
     ) -> dict[int, list[Value]]:
         """The payloads that all members have addressed to the members here."""
         members = rendezvous.members
-        parts = self._parts(members)
+        parts = _parts(self._ranks, members)
         index = {member: number for number, member in enumerate(members)}
-        here = parts[self._peers.rank]
+        here = parts[self._rank]
         parcels = {
             rank: self._packed([contributions[source][index[target]] for source in here for target in part])
             for rank, part in parts.items()
-            if rank != self._peers.rank
+            if rank != self._rank
         }
         least = packed_size(contributions[here[0]][0]) if alike else None
         arrived = self._all_to_all_bytes(rendezvous, "all_to_all", parcels, least)
@@ -152,7 +154,7 @@ class NetworkSession(LocalPart):
         """The payload of the member with index ``root``."""
         sender = rendezvous.members[root]
         kind, number = f"broadcast from {root}", self._next_number(rendezvous.members)
-        source, targets = _tree(sorted(self._parts(rendezvous.members)), self._ranks[sender], self._peers.rank)
+        source, targets = _tree(sorted(_parts(self._ranks, rendezvous.members)), self._ranks[sender], self._rank)
         if source is None:
             payload = self._packed([contributions[sender]])
         else:
@@ -172,7 +174,7 @@ class NetworkSession(LocalPart):
         Each process combines those of its members, then one part of the elements for all processes: first in the
         order of its members, then in that of the processes.
         """
-        ranks = sorted(self._parts(rendezvous.members))
+        ranks = sorted(_parts(self._ranks, rendezvous.members))
         totals: list[Array] = []
         functions: list[np.ufunc] = []
         for column in zip(*contributions.values(), strict=True):
@@ -185,15 +187,15 @@ class NetworkSession(LocalPart):
         parcels = {
             rank: self._packed([piece[index] for piece in pieces])
             for index, rank in enumerate(ranks)
-            if rank != self._peers.rank
+            if rank != self._rank
         }
         arrived = self._all_to_all_bytes(rendezvous, "reduce", parcels, sum(piece[0].nbytes for piece in pieces))
         rows = {rank: unpack(data, len(totals)) for rank, data in arrived.items()}
-        rows[self._peers.rank] = [piece[ranks.index(self._peers.rank)] for piece in pieces]
+        rows[self._rank] = [piece[ranks.index(self._rank)] for piece in pieces]
         own_parts = [combine(function, [rows[rank][k] for rank in ranks]) for k, function in enumerate(functions)]
         shared = self._all_gather_bytes(rendezvous, "reduced", self._packed(own_parts))
         parts = {rank: unpack(data, len(own_parts)) for rank, data in shared.items()}
-        parts[self._peers.rank] = own_parts
+        parts[self._rank] = own_parts
         arrays = next(iter(contributions.values()))
         return [
             np.concatenate([parts[rank][k] for rank in ranks]).view(array.dtype).reshape(array.shape)
@@ -203,25 +205,18 @@ class NetworkSession(LocalPart):
     def _packed(self, values: Sequence[Value]) -> Bytes:
         return pack(values, self._peers.new_body)
 
-    def _parts(self, members: Sequence[int]) -> dict[int, list[int]]:
-        """The members in each process, in the order of the group."""
-        parts: dict[int, list[int]] = {}
-        for member in members:
-            parts.setdefault(self._ranks[member], []).append(member)
-        return parts
-
     def _all_gather_bytes(self, rendezvous: RendezvousKey, kind: str, payload: Bytes) -> dict[int, Bytes]:
         """An all-gather of bytes between the processes of a group; gives the payloads of the others.
 
         With many processes this is Bruck's all-gather: in each round a process receives as many payloads as it has, so
         that their number doubles.
         """
-        ranks = sorted(self._parts(rendezvous.members))
+        ranks = sorted(_parts(self._ranks, rendezvous.members))
         count = len(ranks)
         if count <= _DIRECT:
-            others = [rank for rank in ranks if rank != self._peers.rank]
+            others = [rank for rank in ranks if rank != self._rank]
             return self._send_and_receive(rendezvous, kind, dict.fromkeys(others, payload), others)
-        position, gathered = ranks.index(self._peers.rank), [payload]
+        position, gathered = ranks.index(self._rank), [payload]
         while len(gathered) < count:
             distance = len(gathered)
             width = min(distance, count - distance)
@@ -240,8 +235,8 @@ class NetworkSession(LocalPart):
         of many processes use Bruck's all-to-all: a parcel for the process at distance d is forwarded in the rounds that
         are the powers of two in d.
         """
-        ranks = sorted([*parcels, self._peers.rank])
-        count, position = len(ranks), ranks.index(self._peers.rank)
+        ranks = sorted([*parcels, self._rank])
+        count, position = len(ranks), ranks.index(self._rank)
         if count <= _DIRECT or size is None or size > _SMALL:
             return self._send_and_receive(rendezvous, kind, parcels, list(parcels))
         blocks = [parcels.get(ranks[(position + index) % count], pack([])) for index in range(count)]
@@ -285,7 +280,7 @@ class NetworkSession(LocalPart):
             received = self._peers.receive(self, sources, address)
         if any(theirs.mark != mark for theirs, _ in received.values()):
             texts = {rank: theirs.text.partition("\n")[2] for rank, (theirs, _) in received.items()}
-            texts[self._peers.rank] = text
+            texts[self._rank] = text
             lines = "".join(f"\n  {self._peers.name_of(rank)}: {texts[rank]}" for rank in sorted(texts))
             raise RankError(
                 f"the processes of a group are at different collectives:{lines}",
@@ -295,7 +290,7 @@ class NetworkSession(LocalPart):
 
     def _header(self, mark: int, address: Address, text: str) -> Header:
         text = f"{self.fingerprint.text}\n{text}"
-        return Header(Kind.VALUE, self._peers.rank, self.key, self.fingerprint.number, mark, address, text)
+        return Header(Kind.VALUE, self._rank, self.key, self.fingerprint.number, mark, address, text)
 
     # -- from one device to another --------------------------------------------------------------
 
@@ -331,6 +326,15 @@ class NetworkSession(LocalPart):
         rendezvous, number = key
         mark, text = self.location(rendezvous, "permute")
         return mark, text, (_PERMUTE, mark, rendezvous.number, number << 32 | receiver)
+
+
+@lru_cache(maxsize=1024)
+def _parts(ranks: tuple[int, ...], members: tuple[int, ...]) -> Mapping[int, Sequence[int]]:
+    """The members in each process, in the order of the group."""
+    parts: dict[int, list[int]] = {}
+    for member in members:
+        parts.setdefault(ranks[member], []).append(member)
+    return parts
 
 
 def _tree(ranks: Sequence[int], root: int, process: int) -> tuple[int | None, list[int]]:

@@ -12,11 +12,11 @@ from __future__ import annotations
 
 import threading
 import time
-from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
 
 from xlakit.arguments import converting
+from xlakit.condition import Condition
 from xlakit.errors import ArgumentError, DeadlockError
 from xlakit.execution.channels import Channels
 from xlakit.execution.deadlocks import TIMEOUT_HINT, Wait, deadlock_error, graph_of_waits, stuck_runs
@@ -94,7 +94,7 @@ class _Changing:
 
     def __init__(self, context: ExecutionContext) -> None:
         self._context = context
-        self._lock = context.condition
+        self._lock = context.condition.lock
 
     def __enter__(self) -> None:
         self._lock.acquire()
@@ -114,7 +114,7 @@ class _Bound:
 
     def __init__(self, context: ExecutionContext) -> None:
         self._context = context
-        self._lock = context.condition
+        self._lock = context.condition.lock
 
     def __enter__(self) -> None:
         with self._lock:
@@ -142,14 +142,14 @@ class ExecutionContext:
         self, *, timeout: float | None = None, queue_items: int | None = None, queue_bytes: int = _QUEUE_BYTES
     ) -> None:
         self.timeout = default_timeout() if timeout is None else timeout
-        self.condition = threading.Condition()
+        self.condition = Condition()
         self.channels = Channels()
         self._queues = _Queues(Bounds(queue_items, queue_bytes))
         # The running participants, any of which may end a wait: devices of programs, and others.
         self._active: set[object] = set()
         self._waits: dict[Participant, Wait] = {}
         # Threads that run a device or wait for one, and so cannot feed devices.
-        self._bound_threads = Counter[int]()
+        self._bound_threads: dict[int, int] = {}
         # For each waiting thread of the host, a predicate that tells whether it can continue.
         self._host_waits: list[Callable[[], bool]] = []
         self._last_change = time.monotonic()
@@ -277,9 +277,9 @@ class ExecutionContext:
     def bind(self, times: int) -> None:
         """Add ``times`` to the number of :meth:`bound` blocks that this thread is in."""
         thread = threading.get_ident()
-        self._bound_threads[thread] += times
-        if not self._bound_threads[thread]:
-            del self._bound_threads[thread]
+        blocks = self._bound_threads.pop(thread, 0) + times
+        if blocks:
+            self._bound_threads[thread] = blocks
 
     def enter(self, devices: Sequence[object]) -> None:
         """Count devices as running, including those that were announced."""

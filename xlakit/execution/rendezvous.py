@@ -7,7 +7,6 @@ other processes; see :mod:`xlakit.execution.session`.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -50,7 +49,7 @@ class Rendezvous:
         self._run = device.run
         self._context = context
         self._grid = device.program.grid
-        self._generations = Counter[Any]()
+        self._generations: dict[Any, int] = {}
 
     # -- collectives ---------------------------------------------------------------------------
 
@@ -183,8 +182,8 @@ class Rendezvous:
     def _key_at(self, instruction: Instruction, channel_id: int | None, members: tuple[int, ...]) -> RendezvousKey:
         # Collectives of one kind on one channel are the same collective.
         site = instruction if channel_id is None else (instruction.opcode, channel_id)
-        self._generations[site, members] += 1
-        return RendezvousKey(instruction, members, channel_id, self._generations[site, members])
+        number = self._generations[site, members] = self._generations.get((site, members), 0) + 1
+        return RendezvousKey(instruction, members, channel_id, number)
 
     def _all_gather(self, rendezvous: RendezvousKey, payload: Value) -> list[Value]:
         gathered = self._assemble(

@@ -379,7 +379,7 @@ class Replicas:
 
     def _reuse(self, device: Device, launch: Launch) -> None:
         """Make the record of a successful run available to later runs; the lock excludes a concurrent failure."""
-        with device.execution_context.condition:
+        with device.execution_context.condition.lock:
             if device.run.failure is None and not launch.record.field("watched"):
                 launch.is_over = True
                 del self._launches[launch.record.address]
@@ -387,7 +387,7 @@ class Replicas:
 
     def _launch_of(self, device: Device) -> Launch:
         run = device.run
-        with device.execution_context.condition:
+        with device.execution_context.condition.lock:
             if run.session is not None and self._program.slots:
                 raise UnsupportedError(
                     "this program was compiled for devices in one process",

@@ -269,7 +269,7 @@ class SharedMemoryTransport:
     def _receive_from_rings(self) -> bool:
         """Receive every message that lies in the rings; whether there was any."""
         any_arrived = False
-        for number, (endpoint, source) in enumerate(list(self._sources.items())):
+        for number, (endpoint, source) in enumerate(tuple(self._sources.items())):
             while (record := source.ring.next()) is not None:
                 any_arrived = True
                 if record.location.segment == FORGET:

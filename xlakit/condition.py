@@ -1,0 +1,33 @@
+"""Condition: a condition variable that is cheap to notify while no thread waits for it."""
+
+from __future__ import annotations
+
+import threading
+
+
+class Condition(threading.Condition):
+    """A :class:`threading.Condition` for state that changes often and is rarely waited for.
+
+    lock: its lock. ``with lock`` is a call into C, where ``with condition`` takes two frames of Python.
+    """
+
+    def __init__(self) -> None:
+        self.lock = threading.RLock()
+        super().__init__(self.lock)
+        # A set of threads rather than their number: its changes are atomic, also where an interruption of the wait
+        # left the lock free.
+        self._waiting: set[int] = set()
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Release the lock, wait until notified, and take the lock again; False where ``timeout`` seconds went by."""
+        thread = threading.get_ident()
+        self._waiting.add(thread)
+        try:
+            return super().wait(timeout)
+        finally:
+            self._waiting.discard(thread)
+
+    def notify_all(self) -> None:
+        """Wake all threads that wait; the lock is held."""
+        if self._waiting:
+            super().notify_all()
