@@ -181,8 +181,10 @@ class Network:
             self._sessions[key] = session
             early = self._early_failures.pop(key, None)
             inbox = self._inbox.setdefault(key, {})
-            channels = [address for address in inbox if address[0] == CHANNEL]
-            waiting = [value for address in channels for value in inbox.pop(address)]
+            waiting: list[tuple[Header, Bytes]] = []
+            if inbox:
+                channels = [address for address in inbox if address[0] == CHANNEL]
+                waiting = [value for address in channels for value in inbox.pop(address)]
         for header, body in waiting:
             self._deliver(session, header, body)
         run.when_failed(lambda: self._report(session))

@@ -92,12 +92,12 @@ class Rendezvous:
         if rendezvous is None:
             return None
         session = self._run.session
-        if session is not None and not all(map(session.is_local, rendezvous.members)):
+        # With two members, reducing in parts sends as many bytes as an all-gather and takes a step more.
+        many = len(rendezvous.members) > 2
+        if many and session is not None and not all(map(session.is_local, rendezvous.members)):
             # All members must take the same branch, so it depends on the program alone.
             fixed = not any(operand.shape.is_dynamic for operand in context.instruction.operands)
-            # With two members, reducing in parts sends as many bytes as an all-gather and takes a step more.
-            many = len(rendezvous.members) > 2
-            if fixed and many and sum(a.nbytes for a in arrays) * len(rendezvous.members) > _SMALL_REDUCTION:
+            if fixed and sum(a.nbytes for a in arrays) * len(rendezvous.members) > _SMALL_REDUCTION:
                 if session.reduces(computation, arrays):
                     key = rendezvous
                     return self._assemble(key, arrays, lambda s, b: {-1: s.reduce(key, b, computation)})[-1]
