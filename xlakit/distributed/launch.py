@@ -8,6 +8,8 @@ A process that is killed sends no notice: then MPI's launcher ends the others, o
 from __future__ import annotations
 
 import atexit
+import sys
+import time
 from contextlib import suppress
 from functools import partial
 
@@ -27,6 +29,8 @@ from xlakit.settings import default_timeout
 
 # The time for which a process that ends with an error waits for the others to report the error, in seconds.
 _GRACE = 2.0
+# The time that mpiexec gets to pass on what processes wrote: what it has not read when one of them aborts may be lost.
+_PASSED_ON = 0.2
 
 _joined: Cluster | None = None
 
@@ -112,5 +116,7 @@ def _leave(network: Network, started: mpi.Mpi) -> None:
     if network.has_failed:
         # The others have been notified; they get a moment to report the error.
         network.await_ends(_GRACE)
+        sys.stdout.flush()
+        time.sleep(_PASSED_ON)
         started.abort()
     network.leave()

@@ -9,5 +9,5 @@ def test_some_products_agree(capsys):
 def test_a_product_is_the_same_for_the_same_seed_and_a_wrong_one_is_told(monkeypatch):
     made = products.case(5, 1)
     assert made == products.case(5, 1)
-    monkeypatch.setitem(products._UNITS, made.kind, -1)
+    monkeypatch.setattr(products, "_UNITS", -1)
     assert "elements differ" in products.judge(made)
