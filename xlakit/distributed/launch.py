@@ -116,7 +116,9 @@ def _leave(network: Network, started: mpi.Mpi) -> None:
     if network.has_failed:
         # The others have been notified; they get a moment to report the error.
         network.await_ends(_GRACE)
-        sys.stdout.flush()
+        # A process may have closed its output, or have none.
+        with suppress(AttributeError, OSError, ValueError):
+            sys.stdout.flush()
         time.sleep(_PASSED_ON)
         started.abort()
     network.leave()
