@@ -81,7 +81,7 @@ def test_tiles_are_filled():
     check(NCHW, (2, 32, 6, 20), (48, 32, 3, 3), SAME, kind="positions")
     check(NCHW, (2, 2, 6, 20), (48, 2, 1, 1), [SAME, {}], kind="features")
     # Few features: placements are the columns, though they lie apart in the result.
-    check(NHWC, (2, 9, 20, 1), (3, 3, 1, 2), SAME, kind="features")
+    check(NHWC, (2, 9, 20, 1), (3, 3, 1, 1), SAME, kind="features")
     twice = {"base_dilation": 2, "padding_low": 1, "padding_high": 2}
     check(NCHW, (2, 12, 9, 20), (3, 12, 4, 4), twice, kind="features")
 
