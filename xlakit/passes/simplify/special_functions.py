@@ -45,6 +45,8 @@ _CEPHES_ERF: Final = (
 # number. Remez' polynomial of least relative error, with coefficients rounded in turn (``fuzz.minimax.rounded``). The
 # shift is the multiple of 1/16 with the least errors of those at which erfc(0) is 1, with fused operations and without.
 _SHIFT: Final = 1.75
+# Below this, exp has no normal number of F32.
+_LEAST_EXPONENT: Final = -87.34
 _ERFC: Final = (
     0.5641953349113464, 0.987244188785553, 1.443217396736145, 1.627640962600708, -0.529285728931427, 5.104477882385254,
     -34.47626495361328, 65.01464080810547, -54.12510299682617, 17.598756790161133,
@@ -123,9 +125,9 @@ def erfc_of_three_ranges(x: Instruction, make: Rewriter) -> Instruction | None:
         return None
     if not _is_complement_of_erf(small, argument):
         return None
-    _, nothing, product = tail.operands
+    is_beyond, nothing, product = tail.operands
     decay = _decay(product, argument, size)
-    if decay is None or not is_zero(uniform(nothing)):
+    if decay is None or not is_zero(uniform(nothing)) or not _is_below(is_beyond, decay.operands[0]):
         return None
     u = make.apply("divide", make.full(1, x.shape), make.apply("add", size, make.full(_SHIFT, x.shape)))
     series = make.full(_ERFC[-1], x.shape)
@@ -174,6 +176,14 @@ def _is_comparison(x: Instruction, bound: int) -> bool:
         return False
     number = uniform(x.operands[1])
     return x.operands[0].shape.element_type is PrimitiveType.F32 and number is not None and as_real(number) == bound
+
+
+def _is_below(x: Instruction, exponent: Instruction) -> bool:
+    """Whether an instruction is ``exponent < c`` of F32 with a number c for which exp(c) is no normal number."""
+    if not isinstance(x.op, Compare) or x.op.direction is not ComparisonDirection.LT or x.operands[0] is not exponent:
+        return False
+    bound = as_real(uniform(x.operands[1]))
+    return bound is not None and bound <= _LEAST_EXPONENT
 
 
 def _is_inverse(x: Instruction, of: Instruction) -> bool:
