@@ -20,12 +20,13 @@ from typing import Any, Final
 
 import numpy as np
 
-from benchmarks.programs.jax_jobs import Job, serve
+from benchmarks.programs.jax_jobs import Job
 from benchmarks.programs.limited_links import LimitedLinks
 
 KINDS: Final = ("gathered rows", "gathered weights", "scattered sums")
 # The values of the knob collective_matmul.when.
 _WAYS: Final = {"one after the other": 0, "in steps": 2, "as chosen": 1}
+_ANSWER: Final = "benchmarks.collective_matmul:answer"
 
 
 @cache
@@ -89,10 +90,6 @@ def _rows(jobs: dict[str, Job], sizes: Sequence[int], rounds: int, calls: int) -
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command."""
-    arguments = sys.argv[1:] if arguments is None else arguments
-    if arguments[:1] == ["--serve"]:
-        serve(arguments[1:], answer)
-        return 0
     parser = argparse.ArgumentParser(
         allow_abbrev=False, prog="python -m benchmarks.collective_matmul", description=(__doc__ or "").split("\n\n")[0]
     )
@@ -105,7 +102,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     processes = 1 if options.devices > 1 else options.processes
     links = LimitedLinks(processes, options.rate) if processes > 1 else nullcontext()
-    module = "benchmarks.collective_matmul"
     with links:
         where: dict[str, Any] = (
             {} if isinstance(links, nullcontext) else {"host": links.host, "prefixes": links.prefixes}
@@ -113,7 +109,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         with ExitStack() as stack:
 
             def begun(platform: str, settings: dict[str, str]) -> Job:
-                return stack.enter_context(Job(module, platform, processes, options.devices, settings, **where))
+                return stack.enter_context(Job(_ANSWER, platform, processes, options.devices, settings, **where))
 
             jobs = {way: begun("xlakit", {"XLAKIT_KNOBS": f"collective_matmul.when={n}"}) for way, n in _WAYS.items()}
             jobs["jaxlib"] = begun("jaxlib", {})

@@ -17,11 +17,12 @@ from typing import Any, Final
 
 import numpy as np
 
-from benchmarks.programs.jax_jobs import Job, serve
+from benchmarks.programs.jax_jobs import Job
 
 KINDS: Final = ("all-reduce", "all-gather", "reduce-scatter", "all-to-all", "permute", "nothing")
 SIZES: Final = (4, 4096, 65536, 1 << 20, 1 << 24)
 _CALLS: Final = 400
+_ANSWER: Final = "benchmarks.jax_processes:measure"
 
 
 def _body(kind: str, count: int) -> Callable[[Any], Any]:
@@ -70,10 +71,6 @@ def measure(kind: str, size: int, seconds: float) -> float:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command."""
-    arguments = sys.argv[1:] if arguments is None else arguments
-    if arguments[:1] == ["--serve"]:
-        serve(arguments[1:], measure)
-        return 0
     parser = argparse.ArgumentParser(
         allow_abbrev=False, prog="python -m benchmarks.jax_processes", description=(__doc__ or "").split("\n\n", 1)[0]
     )
@@ -84,12 +81,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--kinds", type=lambda text: text.split(","), default=list(KINDS), help=", ".join(KINDS))
     parser.add_argument("--sizes", type=lambda text: list(map(int, text.split(","))), default=list(SIZES))
     options = parser.parse_args(arguments)
-    module = "benchmarks.jax_processes"
     print(f"{options.processes} processes, devices of each: {options.devices}; microseconds of a call")
     print("| collective | bytes | xlakit | jaxlib | xlakit / jaxlib |\n|---|---:|---:|---:|---:|")
     with (
-        Job(module, "xlakit", options.processes, options.devices) as ours,
-        Job(module, "jaxlib", options.processes, options.devices) as theirs,
+        Job(_ANSWER, "xlakit", options.processes, options.devices) as ours,
+        Job(_ANSWER, "jaxlib", options.processes, options.devices) as theirs,
     ):
         for kind in options.kinds:
             for size in options.sizes:

@@ -24,7 +24,7 @@ from typing import Any, Final
 import numpy as np
 
 from benchmarks.jax_processes import measure
-from benchmarks.programs.jax_jobs import Job, serve
+from benchmarks.programs.jax_jobs import Job
 
 _EXAMPLE: Final = Path(__file__).parents[1] / "examples" / "jax" / "language_model.py"
 _TEXTS: Final = 16
@@ -32,6 +32,7 @@ _TEXTS: Final = 16
 _PLACEMENTS: Final = ((1, 1), (1, 4), (2, 2), (4, 1))
 _SIZES: Final = (65536, 262144, 1 << 20, 1 << 22)
 _MODELED: Final = (1, 2, 4, 16, 64, 256, 1000)
+_ANSWER: Final = "benchmarks.jax_scaling:answer"
 
 
 @cache
@@ -188,24 +189,19 @@ def report_model(jobs: dict[Any, Job], step: float, size: int, rounds: int) -> N
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command."""
-    arguments = sys.argv[1:] if arguments is None else arguments
-    if arguments[:1] == ["--serve"]:
-        serve(arguments[1:], answer)
-        return 0
     parser = argparse.ArgumentParser(
         allow_abbrev=False, prog="python -m benchmarks.jax_scaling", description=(__doc__ or "").split("\n\n", 1)[0]
     )
     parser.add_argument("--steps", type=int, default=20)
     parser.add_argument("--rounds", type=int, default=3)
     options = parser.parse_args(arguments)
-    module = "benchmarks.jax_scaling"
     jobs: dict[Any, Job] = {}
     try:
         for platform in ("xlakit", "jaxlib"):
             for placement in _PLACEMENTS:
-                jobs[platform, placement] = Job(module, platform, *placement)
+                jobs[platform, placement] = Job(_ANSWER, platform, *placement)
         times = report_training(jobs, options.steps, options.rounds)
-        jobs["pair"] = Job(module, "xlakit", 2)
+        jobs["pair"] = Job(_ANSWER, "xlakit", 2)
         size = jobs["xlakit", (1, 1)].ask("bytes")[0]
         report_model(jobs, times["xlakit", (1, 1)], size, options.rounds)
     finally:

@@ -1,13 +1,17 @@
-"""Jobs: several processes of JAX that wait for what they are to do, on xlakit or on jaxlib's CPU."""
+"""Jobs: several processes of JAX that wait for what they are to do, on xlakit or on jaxlib's CPU.
+
+Each process runs this module: ``python -m benchmarks.programs.jax_jobs MODULE:FUNCTION NUMBER PROCESSES ADDRESS``.
+"""
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import socket
 import subprocess
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import Any, Final
 
@@ -20,14 +24,15 @@ _ANSWER: Final = "answer: "
 
 
 class Job:
-    """Some processes of some devices each, which run a module's :func:`serve`.
+    """Some processes of some devices each, which answer requests by a function.
 
-    host: the address of the first one. prefixes: for each process the command that starts it, if there is one.
+    answer: the function, as ``MODULE:FUNCTION``; its arguments and results are JSON. host: the address of the first
+    process. prefixes: for each process the command that starts it, if there is one.
     """
 
     def __init__(
         self,
-        module: str,
+        answer: str,
         platform: str,
         processes: int,
         devices: int = 1,
@@ -49,7 +54,7 @@ class Job:
             subprocess.Popen(
                 [
                     *(prefixes[number] if prefixes else ()),
-                    *(sys.executable, "-m", module, "--serve", str(number), str(processes), f"{host}:{port}"),
+                    *(sys.executable, "-m", __name__, answer, str(number), str(processes), f"{host}:{port}"),
                 ],
                 stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment,
             )
@@ -89,7 +94,7 @@ def _answer(process: subprocess.Popen[str]) -> Any:
     raise RuntimeError(f"a process has ended, with {process.wait()}")
 
 
-def serve(arguments: Sequence[str], answer: Callable[..., Any]) -> None:
+def _serve(answer: str, number: str, processes: str, address: str) -> None:
     """Join the other processes of the job, and answer what is asked, until nothing more is."""
     from xlakit.jax import initialize
 
@@ -97,7 +102,12 @@ def serve(arguments: Sequence[str], answer: Callable[..., Any]) -> None:
         initialize()
     import jax
 
-    number, processes = map(int, arguments[:2])
-    jax.distributed.initialize(arguments[2], num_processes=processes, process_id=number)
+    jax.distributed.initialize(address, num_processes=int(processes), process_id=int(number))
+    module, _, name = answer.partition(":")
+    function = getattr(importlib.import_module(module), name)
     for line in sys.stdin:
-        print(_ANSWER + json.dumps(answer(*json.loads(line))), flush=True)
+        print(_ANSWER + json.dumps(function(*json.loads(line))), flush=True)
+
+
+if __name__ == "__main__":
+    _serve(*sys.argv[1:])

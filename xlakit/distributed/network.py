@@ -156,7 +156,7 @@ class Network:
     def _await_runs(self) -> None:
         """Wait until all runs are over, apart from those that do not begin within the timeout."""
         begin = time.monotonic()
-        with self._connections.condition:
+        with self._lock:
             while any(s.has_begun or time.monotonic() - begin < self.timeout for s in self._sessions.values()):
                 self._connections.condition.wait(_PAUSE)
 

@@ -43,8 +43,8 @@ class Function:
         self._lines: list[str] = []
         self._entry: list[str] = []
         self._count, self._label = 0, "entry"
-        # Whether the current block has no terminator yet, and whether the function consists of assembly.
-        self._is_open, self._is_assembly = True, False
+        # Whether the current block has no terminator yet, the function consists of assembly, stores bypass caches.
+        self._is_open, self._is_assembly, self._is_non_temporal = True, False, False
         self._access_group = ""
         # Fast-math flags for the floating point instructions that follow, such as promises.REASSOCIATES.
         self.fast_math = ""
@@ -119,6 +119,8 @@ class Function:
         tail = f", align {align or promises.alignment(value.type)}{self._access_group}"
         if nontemporal:
             tail += promises.non_temporal(self.module.one_metadata)
+            self.module.declare("llvm.x86.sse.sfence", VOID, [])
+            self._is_non_temporal = True
         self.emit_void(f"store {value.type.name} {value.text}, ptr {pointer.text}{tail}")
 
     def prefetch(self, pointer: Value, level: int = 1) -> None:
@@ -377,6 +379,9 @@ class Function:
 
     def ret(self, value: Value | None = None) -> None:
         """Return; no instruction may follow in this block. A function without a result needs none at its end."""
+        if self._is_non_temporal:
+            # Other threads see these stores before any later one.
+            self.call("llvm.x86.sse.sfence", VOID)
         self.emit_void("ret void" if value is None else f"ret {value.type.name} {value.text}")
         self._is_open = False
 
@@ -391,8 +396,7 @@ class Function:
     def return_if(self, condition: Value, value: Value | None = None) -> None:
         """Return early if the condition holds."""
         then, rest = self._labels("return", "rest")
-        self.emit_void(f"br i1 {condition.text}, label %{then}, label %{rest}")
-        self._start(then)
+        self._branch(condition, then, rest, None)
         self.ret(value)
         self._start(rest)
 
@@ -416,10 +420,8 @@ class Function:
             if self.result is not VOID and self.result_at_end is None:
                 raise InternalError(f"the function {self.name} does not return")
             self.ret(self.result_at_end)
-        parameters = ", ".join(
-            f"{p.type.name} {promises.NO_ALIAS + ' ' if n in self._unaliased else ''}{p.text}"
-            for n, p in enumerate(self.parameters)
-        )
+        alias = dict.fromkeys(self._unaliased, f" {promises.NO_ALIAS}")
+        parameters = ", ".join(f"{p.type.name}{alias.get(n, '')} {p.text}" for n, p in enumerate(self.parameters))
         own = [*([promises.ASSEMBLY] if self._is_assembly else []), *promises.checked_attributes(self.attributes)]
         attributes = " ".join([promises.NO_UNWIND, promises.float_mode(), *own])
         lines = "\n".join([*self._entry, *self._lines])

@@ -170,16 +170,17 @@ def expm1(x: Value) -> Value:
 def logistic(x: Value) -> Value:
     """1 / (1 + e^-x)."""
     known, form = _constants(x), format_of(x)
-    # Of 2^-k / (2^-k + 2^-k e^-x), no part but the result is subnormal or overflows, up to where the result rounds to
-    # zero or one. The low bits of the shifted number are the biased exponent of 2^(n - k).
-    halves = form.bias // 2
-    rounder = form.rounder + (form.bias - halves)
+    # Of 2^-k / (2^-k + 2^-k e^-x), with k half of the exponent's bias, no part but the result is subnormal or
+    # overflows, up to where the result rounds to zero or one. The low bits of the shifted number are the biased
+    # exponent of 2^(n - k).
+    half_bias = form.bias // 2
+    rounder = form.rounder + (form.bias - half_bias)
     size = at_least(at_most(x, 2.0 + form.fraction), known.least)
     shifted = fma(size, -known.log2_e, rounder)
     whole = shifted - rounder
     r = fma(whole, -known.ln2_low, fma(whole, -known.ln2_high, -size))
     power = fma(fma(polynomial(r, known.tail), r, 1.0), r, 1.0)
-    one = constant(x, 2.0**-halves)
+    one = constant(x, 2.0**-half_bias)
     return one / fma(power, float_of(bits_of(shifted) << form.fraction), one)
 
 

@@ -17,11 +17,9 @@ from xlakit.cpu.llvm.loop import NO_UNROLL
 from xlakit.cpu.scalars.memory import memory_type
 from xlakit.options import knob
 
-# Matrices with more rows or columns are LAPACK's.
+# Matrices with more rows or columns than these are LAPACK's.
 _LARGEST_SMALL = knob("lapack_small.largest", 32, 0, 6)
-
-
-# Its sums are in the order of their terms, one at a time, which LAPACK overtakes sooner.
+# The sums of a Cholesky decomposition are in the order of their terms, one at a time, which LAPACK overtakes sooner.
 _LARGEST_CHOLESKY = knob("lapack_small.largest_cholesky", 16, 0, 5)
 
 

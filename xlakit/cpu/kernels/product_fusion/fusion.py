@@ -22,7 +22,7 @@ from xlakit.cpu.kernels.product_fusion.tiling import ProductTiling, product_of_r
 from xlakit.cpu.kernels.shared.scratch import acquire, release
 from xlakit.cpu.llvm import PTR, VOID, Effort, Function, Module, Value
 from xlakit.cpu.llvm.promises import NO_INLINE
-from xlakit.cpu.loops.emit.kernel import Kernel, Phase, finish, kernel_function
+from xlakit.cpu.loops.emit.kernel import Kernel, Phase, kernel_function
 from xlakit.cpu.loops.emit.levels import Output
 from xlakit.cpu.loops.ir.cost import element_cost
 from xlakit.cpu.loops.ir.index import Affine, Node, Variable, linear, of
@@ -239,7 +239,7 @@ class _Fusion:
             arrays.append(memory)
         length = math.prod(v.extent for v in plan.inner_variables)
         release_rows = acquire_rows(fn, arrays, [size * length for size in plan.scratch])
-        emitter = write_rows(fn, arrays, where, bounds, local, plan)
+        write_rows(fn, arrays, where, bounds, local, plan)
         release_rows()
         if chain.second is not None and chain.weights is not None:
             weights = memory
@@ -250,7 +250,6 @@ class _Fusion:
             self._second(fn, chain.second, chain.weights, weights, bounds)
         if has_own_memory:
             release(fn, memory)
-        finish(emitter)
         return fn
 
     def _array(self, root: Instruction | None) -> int:

@@ -152,20 +152,20 @@ def emit_prefix_sum(module: Module, plan: ScanPlan) -> Kernel:
 def _emit_totals(module: Module, plan: ScanPlan) -> Phase:
     """The phase that computes the total of each segment but the last."""
     tasks = plan.groups * (plan.segments - 1)
-    with task_function(module, "scan.totals", plan.arrays) as (fn, emitter, begin, end):
-        writer = _Writer(plan, emitter, plan.strip if plan.inner > 1 else 1)
-        with fn.loop(begin, end) as task, emitter.scope():
-            writer.write_total(*(task.index.integer(op, plan.segments - 1) for op in ("udiv", "urem")))
+    fn, emitter, begin, end = task_function(module, "scan.totals", plan.arrays)
+    writer = _Writer(plan, emitter, plan.strip if plan.inner > 1 else 1)
+    with fn.loop(begin, end) as task, emitter.scope():
+        writer.write_total(*(task.index.integer(op, plan.segments - 1) for op in ("udiv", "urem")))
     return Phase(fn.name, tasks, plan.cost / 2)
 
 
 def _emit_scan(module: Module, plan: ScanPlan) -> Phase:
     """The phase that computes the results; each segment begins with the total of all segments before it."""
-    with task_function(module, "scan", plan.arrays) as (fn, emitter, begin, end):
-        buffered = plan.inner == 1 and not (plan.is_single and plan.totals)
-        writer = _Writer(plan, emitter, max(plan.strip, _LANES), buffered=buffered)
-        with fn.loop(begin, end) as task, emitter.scope():
-            writer.write_scan(*(task.index.integer(op, plan.segments) for op in ("udiv", "urem")))
+    fn, emitter, begin, end = task_function(module, "scan", plan.arrays)
+    buffered = plan.inner == 1 and not (plan.is_single and plan.totals)
+    writer = _Writer(plan, emitter, max(plan.strip, _LANES), buffered=buffered)
+    with fn.loop(begin, end) as task, emitter.scope():
+        writer.write_scan(*(task.index.integer(op, plan.segments) for op in ("udiv", "urem")))
     return Phase(fn.name, plan.groups * plan.segments, plan.cost)
 
 

@@ -84,19 +84,19 @@ def check_plan(plan: ScatterPlan) -> None:
 def _emit_updates(module: Module, plan: ScatterPlan) -> Phase:
     """The phase that applies updates to the results."""
     count = len(plan.kinds)
-    with task_function(module, "scatter", 3 * count + 1) as (fn, emitter, begin, end):
-        if not plan.window and plan.cost > _CODE_NANOSECONDS.value:
-            fn.effort = Effort.CODE
-        outer_bounds = window_bounds = None
-        if plan.window:
-            window_bounds = (fn.i64(0), fn.i64(plan.window[-1].extent))
-        if plan.sharing is Sharing.UPDATES:
-            outer_bounds = _share(plan, begin, end, plan.updates[0].extent)
-        elif plan.sharing is Sharing.WINDOW:
-            window_bounds = _share(plan, begin, end, plan.window[-1].extent)
-        tasks = (begin, end) if plan.sharing is Sharing.TARGETS else None
-        results = emitter.arrays[2 * count + 1 : 3 * count + 1]
-        _Writer(plan, emitter, results, plan.kinds, tasks).write(outer_bounds, window_bounds)
+    fn, emitter, begin, end = task_function(module, "scatter", 3 * count + 1)
+    if not plan.window and plan.cost > _CODE_NANOSECONDS.value:
+        fn.effort = Effort.CODE
+    outer_bounds = window_bounds = None
+    if plan.window:
+        window_bounds = (fn.i64(0), fn.i64(plan.window[-1].extent))
+    if plan.sharing is Sharing.UPDATES:
+        outer_bounds = _share(plan, begin, end, plan.updates[0].extent)
+    elif plan.sharing is Sharing.WINDOW:
+        window_bounds = _share(plan, begin, end, plan.window[-1].extent)
+    tasks = (begin, end) if plan.sharing is Sharing.TARGETS else None
+    results = emitter.arrays[2 * count + 1 : 3 * count + 1]
+    _Writer(plan, emitter, results, plan.kinds, tasks).write(outer_bounds, window_bounds)
     return Phase(fn.name, plan.tasks, plan.cost)
 
 
@@ -106,30 +106,30 @@ def _emit_parts(module: Module, plan: ScatterPlan) -> Phase:
     value = neutral(plan.computation, plan.kinds[0])
     if value is None:
         raise DeclinedError("a computation that changes every element has no private results")
-    with task_function(module, "scatter.parts", 5) as (fn, emitter, begin, end):
-        with fn.loop(begin, end) as task, emitter.scope():
-            part = fn.at(emitter.arrays[4], I8, task.index * _part_bytes(plan))
-            start = constant(fn, kind, value)
-            with fn.loop(0, plan.elements, independent=True) as loop:
-                store(fn, kind, start, part, loop.index)
-            share = _share(plan, task.index, task.index + 1, plan.updates[0].extent)
-            _Writer(plan, emitter, [part], [kind]).write(share, None)
+    fn, emitter, begin, end = task_function(module, "scatter.parts", 5)
+    with fn.loop(begin, end) as task, emitter.scope():
+        part = fn.at(emitter.arrays[4], I8, task.index * _part_bytes(plan))
+        start = constant(fn, kind, value)
+        with fn.loop(0, plan.elements, independent=True) as loop:
+            store(fn, kind, start, part, loop.index)
+        share = _share(plan, task.index, task.index + 1, plan.updates[0].extent)
+        _Writer(plan, emitter, [part], [kind]).write(share, None)
     return Phase(fn.name, plan.tasks, plan.cost)
 
 
 def _emit_total(module: Module, plan: ScatterPlan) -> Phase:
     """The phase that combines the private results into the operand."""
     kind = plan.part_kind
-    with task_function(module, "scatter.total", 5) as (fn, emitter, begin, end):
-        result, parts = emitter.arrays[3:]
-        blocks = max(1, plan.elements // 1024)
-        first, last = ((n * plan.elements).integer("udiv", blocks) for n in (begin, end))
-        with fn.loop(first, last, independent=True) as loop, emitter.scope():
-            total = [load(fn, plan.kinds[0], result, loop.index)]
-            for number in range(plan.tasks):
-                part = fn.at(parts, I8, number * _part_bytes(plan))
-                total = emitter.combined(plan.computation, total, [load(fn, kind, part, loop.index)])
-            store(fn, plan.kinds[0], total[0], result, loop.index)
+    fn, emitter, begin, end = task_function(module, "scatter.total", 5)
+    result, parts = emitter.arrays[3:]
+    blocks = max(1, plan.elements // 1024)
+    first, last = ((n * plan.elements).integer("udiv", blocks) for n in (begin, end))
+    with fn.loop(first, last, independent=True) as loop, emitter.scope():
+        total = [load(fn, plan.kinds[0], result, loop.index)]
+        for number in range(plan.tasks):
+            part = fn.at(parts, I8, number * _part_bytes(plan))
+            total = emitter.combined(plan.computation, total, [load(fn, kind, part, loop.index)])
+        store(fn, plan.kinds[0], total[0], result, loop.index)
     return Phase(fn.name, blocks, plan.elements * plan.tasks * cost_model().cycles(_COMBINED_CYCLES))
 
 

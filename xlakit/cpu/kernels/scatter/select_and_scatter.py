@@ -173,10 +173,10 @@ def emit_padded_selection(module: Module, computation: Computation) -> Kernel | 
 
 
 def _emit(module: Module, plan: SelectPlan) -> Kernel:
-    with task_function(module, "select_and_scatter", plan.result + 1) as (fn, emitter, begin, end):
-        writer = _Writer(emitter, plan)
-        with fn.loop(begin, end) as task, emitter.scope():
-            writer.task(task.index)
+    fn, emitter, begin, end = task_function(module, "select_and_scatter", plan.result + 1)
+    writer = _Writer(emitter, plan)
+    with fn.loop(begin, end) as task, emitter.scope():
+        writer.task(task.index)
     return Kernel((Phase(fn.name, plan.tasks, plan.cost),))
 
 

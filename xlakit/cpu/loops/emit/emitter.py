@@ -71,14 +71,12 @@ class Emitter:
     """Writes nodes into a function. ``arrays`` are the pointers that loads refer to by number.
 
     lanes: the least number of lanes of vectors in innermost loops; 1 if LLVM is to vectorize the loops.
-    has_non_temporal_stores: whether the function has such stores, so that it needs a fence at its end.
     """
 
     def __init__(self, fn: Function, arrays: Sequence[Value], lanes: int = 1) -> None:
         self.fn = fn
         self.arrays = list(arrays)
         self.lanes: Final = lanes
-        self.has_non_temporal_stores = False
         self._scopes = [Scope({})]
 
     # -- scopes ----------------------------------------------------------------------------------

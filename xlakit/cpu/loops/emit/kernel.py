@@ -20,7 +20,7 @@ from xlakit.cpu.loops.emit.emitter import INTERLEAVED, Emitter
 from xlakit.cpu.loops.emit.gather_prefetch import strips
 from xlakit.cpu.loops.emit.lanes import has_long_code, picks, write_iterations
 from xlakit.cpu.loops.emit.levels import Level, Output
-from xlakit.cpu.loops.emit.non_temporal import fence, non_temporal
+from xlakit.cpu.loops.emit.non_temporal import non_temporal
 from xlakit.cpu.loops.ir.cost import element_cost
 from xlakit.cpu.loops.ir.index import Node
 from xlakit.cpu.loops.ir.space import Group
@@ -81,26 +81,18 @@ def kernel_function(module: Module, name: str) -> tuple[Function, Value, Value, 
     return fn, table, begin, end
 
 
-@contextmanager
-def task_function(module: Module, name: str, arrays: int, lanes: int = 1) -> Generator[TaskFunction]:
-    """Begin a kernel's function, which ends with the block. ``lanes`` are those of its emitter."""
+def task_function(module: Module, name: str, arrays: int, lanes: int = 1) -> TaskFunction:
+    """Begin a kernel's function. ``lanes`` are those of its emitter."""
     fn, table, begin, end = kernel_function(module, name)
     pointers = [fn.pointer(table, number) for number in range(arrays)]
     emitter = emitter_of(fn, pointers, lanes)
-    yield TaskFunction(fn, emitter, begin, end)
-    finish(emitter)
+    return TaskFunction(fn, emitter, begin, end)
 
 
 def emitter_of(fn: Function, arrays: Sequence[Value], lanes: int) -> Emitter:
     """An emitter for a function whose innermost loops have vectors of ``lanes`` lanes, or are LLVM's to vectorize."""
     fn.effort = Effort.CODE if lanes > 1 else Effort.ALL
     return Emitter(fn, arrays, lanes)
-
-
-def finish(emitter: Emitter) -> None:
-    """End a function, with a fence after non-temporal stores, so that functions after it see them."""
-    if emitter.has_non_temporal_stores:
-        fence(emitter.fn)
 
 
 def joined(module: Module, name: str, phases: Sequence[Phase]) -> Phase:

@@ -14,7 +14,7 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from xlakit import machine
-from xlakit.cpu.llvm import I8, I64, VOID, Function, Value, vector
+from xlakit.cpu.llvm import I8, I64, Function, Value, vector
 from xlakit.cpu.loops.emit.emitter import Emitter
 from xlakit.cpu.loops.emit.scope import Redirection
 from xlakit.cpu.loops.ir.cost import element_cost
@@ -40,12 +40,6 @@ _MOST_NANOSECONDS = knob("non_temporal.most_nanoseconds", 0.4, 100.0)
 def has_non_temporal_stores() -> bool:
     """Whether this machine has stores that go past the caches."""
     return platform.machine().lower() in ("x86_64", "amd64")
-
-
-def fence(fn: Function) -> None:
-    """Make the non-temporal stores so far visible to other threads, before any later store."""
-    fn.module.declare("llvm.x86.sse.sfence", VOID, [])
-    fn.call("llvm.x86.sse.sfence", VOID)
 
 
 def is_aligned(fn: Function, target: Value) -> Value:
@@ -76,7 +70,6 @@ def non_temporal(emitter: Emitter, level: Level, outputs: Sequence[Output]) -> G
     iterations = min(_ITERATIONS.value, level.group.extent)
     even = level.divisor % iterations == 0
     buffers = [fn.alloca(I8, iterations * o.kind.byte_width, align=64) for o in chosen]
-    emitter.has_non_temporal_stores = True
     with fn.loop(begin, end, iterations) as strip, emitter.scope():
         last = strip.index + iterations if even else (strip.index + iterations).smin(end)
         with emitter.scope():

@@ -173,16 +173,16 @@ def _combination(op: Op, kind: PrimitiveType) -> Computation:
 def _rows(module: Module, name: str, arrays: int, plan: _Plan) -> Phase:
     groups = merged(plan.rows, indices_of(plan.nodes, [o.offset for o in plan.stores]))
     split = Split.of(groups, plan.cost)
-    with task_function(module, name, arrays, plan.lanes) as (fn, emitter, begin, end):
-        # LLVM vectorizes the search for the position.
-        fn.effort = Effort.ALL
-        with split.tasks(fn, emitter, begin, end, plan.nodes) as levels:
+    fn, emitter, begin, end = task_function(module, name, arrays, plan.lanes)
+    # LLVM vectorizes the search for the position.
+    fn.effort = Effort.ALL
+    with split.tasks(fn, emitter, begin, end, plan.nodes) as levels:
 
-            def body() -> None:
-                row = _Row(emitter, plan)
-                row.store(row.best(fn.i64(0), fn.i64(plan.row.extent))[1])
+        def body() -> None:
+            row = _Row(emitter, plan)
+            row.store(row.best(fn.i64(0), fn.i64(plan.row.extent))[1])
 
-            nest(emitter, levels, plan.nodes, body, independent=False)
+        nest(emitter, levels, plan.nodes, body, independent=False)
     return Phase(fn.name, split.count, plan.cost * math.prod(g.extent for g in groups))
 
 
@@ -303,36 +303,36 @@ class _Shared:
 
     def _parts(self, module: Module, name: str, arrays: int) -> Phase:
         plan = self.plan
-        with task_function(module, name, arrays + 1, plan.lanes) as (fn, emitter, begin, end):
-            fn.effort = Effort.ALL
-            with fn.loop(begin, end) as task, emitter.scope():
-                low, high = ((n * plan.row.extent).integer("udiv", self.parts) for n in (task.index, task.index + 1))
+        fn, emitter, begin, end = task_function(module, name, arrays + 1, plan.lanes)
+        fn.effort = Effort.ALL
+        with fn.loop(begin, end) as task, emitter.scope():
+            low, high = ((n * plan.row.extent).integer("udiv", self.parts) for n in (task.index, task.index + 1))
 
-                def body() -> None:
-                    best, position = _Row(emitter, plan).best(low, high)
-                    at = self._row_number(emitter) * self.parts + task.index
-                    store(fn, plan.kind, best, emitter.arrays[-1], at)
-                    fn.store(position, fn.at(fn.at(emitter.arrays[-1], I8, self.positions), I64, at))
+            def body() -> None:
+                best, position = _Row(emitter, plan).best(low, high)
+                at = self._row_number(emitter) * self.parts + task.index
+                store(fn, plan.kind, best, emitter.arrays[-1], at)
+                fn.store(position, fn.at(fn.at(emitter.arrays[-1], I8, self.positions), I64, at))
 
-                nest(emitter, self._levels(), [plan.element], body, independent=False)
+            nest(emitter, self._levels(), [plan.element], body, independent=False)
         return Phase(fn.name, self.parts, plan.cost * self.rows)
 
     def _joined(self, module: Module, name: str, arrays: int) -> Phase:
         plan = self.plan
-        with task_function(module, name + ".parts", arrays + 1) as (fn, emitter, _, __):
+        fn, emitter, _, __ = task_function(module, name + ".parts", arrays + 1)
 
-            def body() -> None:
-                first = self._row_number(emitter) * self.parts
-                positions = fn.at(emitter.arrays[-1], I8, self.positions)
-                best = as_real(load(fn, plan.kind, emitter.arrays[-1], first))
-                with fn.loop(1, self.parts, carried=[best, first]) as loop:
-                    found = as_real(load(fn, plan.kind, emitter.arrays[-1], first + loop.index))
-                    better = plan.is_better(found, loop.carried[0])
-                    loop.next(
-                        fn.select(better, found, loop.carried[0]),
-                        fn.select(better, first + loop.index, loop.carried[1]),
-                    )
-                _Row(emitter, plan).store(fn.load(I64, fn.at(positions, I64, loop.results[1])))
+        def body() -> None:
+            first = self._row_number(emitter) * self.parts
+            positions = fn.at(emitter.arrays[-1], I8, self.positions)
+            best = as_real(load(fn, plan.kind, emitter.arrays[-1], first))
+            with fn.loop(1, self.parts, carried=[best, first]) as loop:
+                found = as_real(load(fn, plan.kind, emitter.arrays[-1], first + loop.index))
+                better = plan.is_better(found, loop.carried[0])
+                loop.next(
+                    fn.select(better, found, loop.carried[0]),
+                    fn.select(better, first + loop.index, loop.carried[1]),
+                )
+            _Row(emitter, plan).store(fn.load(I64, fn.at(positions, I64, loop.results[1])))
 
-            nest(emitter, self._levels(), plan.nodes, body, independent=False)
+        nest(emitter, self._levels(), plan.nodes, body, independent=False)
         return Phase(fn.name, 1, cost_model().cycles(40.0 * self.rows * self.parts))

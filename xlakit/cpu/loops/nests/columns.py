@@ -114,22 +114,22 @@ def _write(module: Module, name: str, parts: Parts, plan: _Plan, groups: list[Gr
     blocks = -(-last.extent // strip)
     count = blocks * math.prod(g.extent for g in outer) * parts.count
     lanes = lanes_of(last, plan.nodes, plan.stores, plan.reducers)
-    with task_function(module, name, parts.arrays, lanes) as (fn, emitter, begin, end):
-        accumulators = Accumulators.of(fn, [k for f in plan.reducers for k in f.kinds], strip)
-        with fn.loop(begin, end) as task, emitter.scope():
-            number = task.index
-            low = number.integer("urem", blocks) * strip
-            number = number.integer("udiv", blocks)
-            level = Level.block(last, low, strip)
-            for group in reversed(outer):
-                emitter.bind_group(group, number.integer("urem", group.extent))
-                number = number.integer("udiv", group.extent)
-            columns = _Strip(emitter, plan, level, accumulators, number, parts)
-            columns.accumulate()
-            if parts.count == 1:
-                columns.finish()
-            else:
-                columns.finish_part(outer)
+    fn, emitter, begin, end = task_function(module, name, parts.arrays, lanes)
+    accumulators = Accumulators.of(fn, [k for f in plan.reducers for k in f.kinds], strip)
+    with fn.loop(begin, end) as task, emitter.scope():
+        number = task.index
+        low = number.integer("urem", blocks) * strip
+        number = number.integer("udiv", blocks)
+        level = Level.block(last, low, strip)
+        for group in reversed(outer):
+            emitter.bind_group(group, number.integer("urem", group.extent))
+            number = number.integer("udiv", group.extent)
+        columns = _Strip(emitter, plan, level, accumulators, number, parts)
+        columns.accumulate()
+        if parts.count == 1:
+            columns.finish()
+        else:
+            columns.finish_part(outer)
     return Phase(fn.name, count, cost)
 
 

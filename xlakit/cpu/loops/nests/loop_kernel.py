@@ -58,18 +58,18 @@ def loop_kernel(
     divided = groups[:-2] if blocked else groups[: len(groups) - len(short)]
     split = Split.of(divided, iteration * math.prod(g.extent for g in groups[len(divided) :]))
     lanes = 1 if short or not groups else lanes_of(groups[-1], nodes, outputs, times=times)
-    with task_function(module, name, arrays, lanes) as (fn, emitter, begin, end):
-        fn.calls_math = iterations < _LEAST_VECTOR
-        fn.is_one_vector = iterations < 2 * lanes and lanes > 1
-        with split.tasks(fn, emitter, begin, end, nodes) as inner:
-            # LLVM would leave nodes that read memory in the loop, and take time that doubles with each step of a chain
-            # that is the same in all iterations.
-            emitter.hoist(nodes, frozenset(v for g in split.outer for v in g.variables))
-            write = partial(_iterations, emitter, short, outputs)
-            if blocked:
-                _in_blocks(emitter, inner, groups[-2], nodes, write)
-            else:
-                nest(emitter, inner, nodes, write, outputs=() if short else outputs, inside=short)
+    fn, emitter, begin, end = task_function(module, name, arrays, lanes)
+    fn.calls_math = iterations < _LEAST_VECTOR
+    fn.is_one_vector = iterations < 2 * lanes and lanes > 1
+    with split.tasks(fn, emitter, begin, end, nodes) as inner:
+        # LLVM would leave nodes that read memory in the loop, and take time that doubles with each step of a chain
+        # that is the same in all iterations.
+        emitter.hoist(nodes, frozenset(v for g in split.outer for v in g.variables))
+        write = partial(_iterations, emitter, short, outputs)
+        if blocked:
+            _in_blocks(emitter, inner, groups[-2], nodes, write)
+        else:
+            nest(emitter, inner, nodes, write, outputs=() if short else outputs, inside=short)
     return Phase(fn.name, split.count, iteration * iterations)
 
 

@@ -43,11 +43,11 @@ def emit_pieces(module: Module, name: str, computation: Computation) -> Phase | 
     rows = math.prod(root.shape.dimensions[: root.op.dimension])
     if row < _SHORT_ROW.value:
         return None
-    with task_function(module, name, len(arrays) + 1) as (fn, emitter, begin, end):
-        if rows == 1:
-            tasks = _write_long(fn, emitter.arrays, pieces, begin, end)
-        else:
-            tasks = _write_rows(fn, emitter.arrays, pieces, (rows, row), begin, end)
+    fn, emitter, begin, end = task_function(module, name, len(arrays) + 1)
+    if rows == 1:
+        tasks = _write_long(fn, emitter.arrays, pieces, begin, end)
+    else:
+        tasks = _write_rows(fn, emitter.arrays, pieces, (rows, row), begin, end)
     return Phase(fn.name, tasks, cost_model().cycles(rows * (row * _BYTE_CYCLES + len(pieces) * _PIECE_CYCLES)))
 
 
@@ -157,45 +157,45 @@ def emit_spread(module: Module, name: str, computation: Computation) -> Phase | 
     # A task is some rows or, of a single row, a part in whole vectors.
     most = rows if rows > 1 else before // lanes
     tasks = max(1, min(most, rows * width * kind.bytes // _SPREAD_TASK_BYTES.value))
-    with task_function(module, name, len(arrays) + 1) as (fn, emitter, begin, end):
-        source, target = emitter.arrays[arrays[spread.operand]], emitter.arrays[-1]
-        if isinstance(value.op, Constant):
-            between = fn.constant(kind, int.from_bytes(value.op.literal.to_numpy().tobytes(), "little"))
-        else:
-            between = fn.load(kind, emitter.arrays[arrays[value]])
-        order = [lane // step if lane % step == 0 else lanes for lane in range(lanes * step)]
-        filled = fn.splat(between, lanes)
+    fn, emitter, begin, end = task_function(module, name, len(arrays) + 1)
+    source, target = emitter.arrays[arrays[spread.operand]], emitter.arrays[-1]
+    if isinstance(value.op, Constant):
+        between = fn.constant(kind, int.from_bytes(value.op.literal.to_numpy().tobytes(), "little"))
+    else:
+        between = fn.load(kind, emitter.arrays[arrays[value]])
+    order = [lane // step if lane % step == 0 else lanes for lane in range(lanes * step)]
+    filled = fn.splat(between, lanes)
 
-        def fill(start: Value, first: int, count: int) -> None:
-            with fn.loop(first, first + count, independent=True) as each:
-                fn.store(between, fn.at(start, kind, each.index))
+    def fill(start: Value, first: int, count: int) -> None:
+        with fn.loop(first, first + count, independent=True) as each:
+            fn.store(between, fn.at(start, kind, each.index))
 
-        def copy(elements: Value, results: Value, first: Value | int, last: Value | int) -> None:
-            with fn.loop(first, last, lanes) as block:
-                # The last vector may begin with elements of the vector before.
-                number = block.index.smin(last - lanes)
-                loaded = fn.load(filled.type, fn.at(elements, kind, number), align=kind.bytes)
-                there = fn.at(results, kind, number * step + low)
-                fn.store(fn.shuffle(loaded, filled, order), there, align=kind.bytes)
+    def copy(elements: Value, results: Value, first: Value | int, last: Value | int) -> None:
+        with fn.loop(first, last, lanes) as block:
+            # The last vector may begin with elements of the vector before.
+            number = block.index.smin(last - lanes)
+            loaded = fn.load(filled.type, fn.at(elements, kind, number), align=kind.bytes)
+            there = fn.at(results, kind, number * step + low)
+            fn.store(fn.shuffle(loaded, filled, order), there, align=kind.bytes)
 
-        def end_row(elements: Value, results: Value) -> None:
-            fn.store(fn.load(kind, fn.at(elements, kind, before)), fn.at(results, kind, before * step + low))
-            fill(results, before * step + low + 1, spread.high)
+    def end_row(elements: Value, results: Value) -> None:
+        fn.store(fn.load(kind, fn.at(elements, kind, before)), fn.at(results, kind, before * step + low))
+        fill(results, before * step + low + 1, spread.high)
 
-        if rows == 1:
-            with fn.if_(begin.eq(0)):
-                fill(target, 0, low)
-            copy(source, target, *((bound * before).integer("udiv", tasks) for bound in (begin, end)))
-            with fn.if_(end.eq(tasks)):
-                end_row(source, target)
-        else:
-            first, last = ((bound * rows).integer("udiv", tasks) for bound in (begin, end))
-            with fn.loop(first, last) as row:
-                elements, results = (
-                    fn.at(source, kind, row.index * (before + 1)),
-                    fn.at(target, kind, row.index * width),
-                )
-                fill(results, 0, low)
-                copy(elements, results, 0, before)
-                end_row(elements, results)
+    if rows == 1:
+        with fn.if_(begin.eq(0)):
+            fill(target, 0, low)
+        copy(source, target, *((bound * before).integer("udiv", tasks) for bound in (begin, end)))
+        with fn.if_(end.eq(tasks)):
+            end_row(source, target)
+    else:
+        first, last = ((bound * rows).integer("udiv", tasks) for bound in (begin, end))
+        with fn.loop(first, last) as row:
+            elements, results = (
+                fn.at(source, kind, row.index * (before + 1)),
+                fn.at(target, kind, row.index * width),
+            )
+            fill(results, 0, low)
+            copy(elements, results, 0, before)
+            end_row(elements, results)
     return Phase(fn.name, tasks, cost_model().cycles(rows * width * kind.bytes * 4 / vector_bytes()))

@@ -11,7 +11,6 @@ from collections.abc import Sequence
 
 from xlakit.cpu.declined import DeclinedError
 from xlakit.cpu.llvm import Function, Value
-from xlakit.cpu.loops.emit.emitter import Emitter
 from xlakit.cpu.loops.emit.kernel import emitter_of, hints_for, store_all, write_all_iterations
 from xlakit.cpu.loops.emit.lanes import lanes_of
 from xlakit.cpu.loops.emit.levels import Level, Output
@@ -118,8 +117,8 @@ def local_index(local: LocalIndex, where: Directions, width: int) -> Affine:
 
 def write_rows(
     fn: Function, arrays: Sequence[Value], where: Directions, bounds: Bounds, local: LocalIndex, plan: Plan
-) -> Emitter:
-    """Compute and store an epilogue over rows, for a rectangle of whole rows; gives the emitter, to be finished."""
+) -> None:
+    """Compute and store an epilogue over rows, for a rectangle of whole rows."""
     stores = [o for stage in plan.stages for o in stage.stores] + plan.row_stores
     nodes = plan.nodes + [n for stage in plan.stages for f in stage.reducers for n in f.initial]
     indices = indices_of(nodes, [o.offset for o in stores])
@@ -131,4 +130,3 @@ def write_rows(
             emitter.bind(local.row, row.index)
             emitter.bind_groups(merged(where.rows, indices), bounds.rows[0] + row.index)
             write_row(emitter, plan, inner)
-    return emitter

@@ -197,9 +197,9 @@ def _row_kernel(
     )
     split = Split.of(groups, row)
     known = frozenset(outer)
-    with task_function(module, name, arrays) as (fn, emitter, begin, end):
-        with split.tasks(fn, emitter, begin, end, nodes) as levels:
-            nest(emitter, levels, nodes, lambda: _write_pieces(emitter, parts, known), independent=False)
+    fn, emitter, begin, end = task_function(module, name, arrays)
+    with split.tasks(fn, emitter, begin, end, nodes) as levels:
+        nest(emitter, levels, nodes, lambda: _write_pieces(emitter, parts, known), independent=False)
     return Phase(fn.name, split.count, row * math.prod(g.extent for g in groups))
 
 

@@ -234,11 +234,11 @@ def _write(module: Module, name: str, reduced: Reduced, plan: Plan, row: float, 
     inner = merged(plan.inner_variables, indices)
     length = math.prod(v.extent for v in plan.inner_variables)
     arrays, lanes = reduced.arrays + len(reduced.roots), lanes_of_rows(plan, every, inner)
-    with task_function(module, name, arrays, lanes) as (fn, emitter, begin, end):
-        release = acquire_rows(fn, emitter.arrays, [size * length for size in plan.scratch])
-        with split.tasks(fn, emitter, begin, end, every) as levels:
-            nest(emitter, levels, every, lambda: write_row(emitter, plan, inner), independent=False)
-        release()
+    fn, emitter, begin, end = task_function(module, name, arrays, lanes)
+    release = acquire_rows(fn, emitter.arrays, [size * length for size in plan.scratch])
+    with split.tasks(fn, emitter, begin, end, every) as levels:
+        nest(emitter, levels, every, lambda: write_row(emitter, plan, inner), independent=False)
+    release()
     return Phase(fn.name, split.count, row * rows)
 
 
@@ -257,25 +257,25 @@ def _write_parts(module: Module, name: str, plan: Plan, parts: Parts, cost: floa
     rows = [Level(Group([v]), 0, v.extent) for v in plan.row_variables]
     strides = [math.prod(v.extent for v in plan.row_variables[i + 1 :]) for i in range(len(rows))]
     lanes = lanes_of_rows(plan, nodes, [outer, *inner])
-    with task_function(module, name, parts.arrays, lanes) as (fn, emitter, begin, end):
-        even = 0 if outer.extent % parts.count else outer.extent // parts.count
-        with fn.loop(begin, end) as task, emitter.scope():
-            low, high = parts.range(fn, task.index, outer.extent)
-            levels = [
-                Level(outer, low, high, even, least=outer.extent // parts.count),
-                *(Level(g, 0, g.extent) for g in inner),
-            ]
+    fn, emitter, begin, end = task_function(module, name, parts.arrays, lanes)
+    even = 0 if outer.extent % parts.count else outer.extent // parts.count
+    with fn.loop(begin, end) as task, emitter.scope():
+        low, high = parts.range(fn, task.index, outer.extent)
+        levels = [
+            Level(outer, low, high, even, least=outer.extent // parts.count),
+            *(Level(g, 0, g.extent) for g in inner),
+        ]
 
-            def body() -> None:
-                known = frozenset(plan.row_variables)
-                initial = [emitter.value(n) for f in stage.reducers for n in f.initial]
-                emitter.hoist(stage.nodes, known)
-                results = pass_over(emitter, stage, levels, initial, known)
-                row = Affine(tuple(zip(plan.row_variables, strides, strict=True)))
-                number = task.index * parts.reduced.results + emitter.index(row)
-                parts.store(emitter, stage.reducers, number, results)
+        def body() -> None:
+            known = frozenset(plan.row_variables)
+            initial = [emitter.value(n) for f in stage.reducers for n in f.initial]
+            emitter.hoist(stage.nodes, known)
+            results = pass_over(emitter, stage, levels, initial, known)
+            row = Affine(tuple(zip(plan.row_variables, strides, strict=True)))
+            number = task.index * parts.reduced.results + emitter.index(row)
+            parts.store(emitter, stage.reducers, number, results)
 
-            nest(emitter, rows, nodes, body, independent=False)
+        nest(emitter, rows, nodes, body, independent=False)
     return Phase(fn.name, parts.count, cost)
 
 

@@ -149,12 +149,11 @@ def tiled_kernel(
     """The kernel of a nest that reads across memory: a task is a tile."""
     kernel = _Tiled(crossing, list(nodes), list(outputs))
     elements = math.prod(g.extent for g in (*crossing.outer, crossing.across, crossing.inner))
-    with task_function(module, name, arrays) as (fn, emitter, begin, end):
-        fn.effort = Effort.CODE if kernel.copies else Effort.ALL
-        buffers = [fn.alloca(I8, kernel.buffer_bytes(n), align=64) for n in crossing.staged]
-        with fn.loop(begin, end) as loop, emitter.scope():
-            kernel.write(emitter, loop.index, buffers)
-        emitter.has_non_temporal_stores = kernel.is_non_temporal
+    fn, emitter, begin, end = task_function(module, name, arrays)
+    fn.effort = Effort.CODE if kernel.copies else Effort.ALL
+    buffers = [fn.alloca(I8, kernel.buffer_bytes(n), align=64) for n in crossing.staged]
+    with fn.loop(begin, end) as loop, emitter.scope():
+        kernel.write(emitter, loop.index, buffers)
     cost = element_cost(nodes) + cost_model().cycles(_STAGING_CYCLES) * max(1, len(crossing.staged))
     return Phase(fn.name, kernel.tasks, cost * elements)
 
