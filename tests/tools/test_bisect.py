@@ -34,10 +34,10 @@ ENTRY main {
 
 @pytest.fixture
 def bisect(monkeypatch):
-    def found(fault, backend):
+    def found(fault, backend, program=PROGRAM):
         monkeypatch.setenv("FAULT", fault)
         oracle = xla.Disagreement((backend, "interpreter"))
-        return xla.bisect_module(HloModule.from_text(PROGRAM), oracle, load=[BROKEN])
+        return xla.bisect_module(HloModule.from_text(program), oracle, load=[BROKEN])
 
     before = pipeline.PIPELINE
     yield found
@@ -57,6 +57,27 @@ def test_a_wrong_rule_is_named_with_what_it_did(bisect):
     assert 0 < found.fuel <= found.rewrites
     assert "the rewrite is wrong" in str(found)
     assert "-  %" in found.diff or "-  s = " in found.diff
+
+
+SOLVE = (
+    'custom_call_target="lapack_strsm_ffi", operand_layout_constraints={f32[4,4]{0,1}, f32[4,4]{0,1}}, '
+    "api_version=API_VERSION_TYPED_FFI, "
+    "backend_config={diag = 78 : ui8, side = 76 : ui8, trans_x = 78 : ui8, uplo = 76 : ui8}"
+)
+SOLVED = f"""HloModule solved
+
+ENTRY main {{
+  x = f32[4,4]{{1,0}} parameter(0)
+  y = f32[4,4]{{0,1}} custom-call(x, x), {SOLVE}
+  z = f32[4,4]{{0,1}} custom-call(x, y), {SOLVE}
+  ROOT r = f32[4,4]{{1,0}} multiply(z, z)
+}}
+"""
+
+
+def test_rewrites_are_numbered_from_the_calls_of_lapack_with_their_transposes(bisect):
+    found = bisect("rule", "broken", SOLVED)
+    assert (found.rule, found.changes_meaning) == ("square-is-self", True)
 
 
 SPLIT = """HloModule split, num_partitions=2
