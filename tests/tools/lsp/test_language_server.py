@@ -316,8 +316,24 @@ def test_tokens_say_what_words_are(client):
 def test_editors_that_know_no_ranges_get_all_tokens(client):
     client.open(TEXT)
     whole = {"start": position(0, 0), "end": position(99, 0)}
-    assert client.capabilities["semanticTokensProvider"]["full"]
-    assert client.about("semanticTokens/full") == client.about("semanticTokens/range", range=whole)
+    assert client.capabilities["semanticTokensProvider"]["full"] == {"delta": True}
+    assert client.about("semanticTokens/full")["data"] == client.about("semanticTokens/range", range=whole)["data"]
+
+
+def test_editors_get_what_changes_of_the_tokens(client):
+    client.open(TEXT)
+    before = client.about("semanticTokens/full")
+    client.change((13, 2), (13, 6), "all_sums")
+    changed = client.about("semanticTokens/full/delta", previousResultId=before["resultId"])
+    (edit,) = changed["edits"]
+    data = before["data"]
+    data[edit["start"] : edit["start"] + edit["deleteCount"]] = edit["data"]
+    after = client.about("semanticTokens/full")
+    assert data == after["data"]
+    assert len(edit["data"]) < len(data) / 5
+    # Of an answer that is not kept, an editor gets all.
+    again = client.about("semanticTokens/full/delta", previousResultId=before["resultId"])
+    assert again["data"] == data
 
 
 def test_formatting_gives_the_same_program_and_is_stable(client):

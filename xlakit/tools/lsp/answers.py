@@ -17,6 +17,7 @@ from xlakit.tools.lsp.fixes import fixes
 from xlakit.tools.lsp.index import Role
 from xlakit.tools.lsp.lines import Position, Span
 from xlakit.tools.lsp.server import HloServer, diagnostic, range_of
+from xlakit.tools.lsp.tokens import MODIFIERS, TYPES
 
 _KINDS = {
     Role.OPCODE: types.CompletionItemKind.Function,
@@ -25,21 +26,9 @@ _KINDS = {
     Role.ATTRIBUTE: types.CompletionItemKind.Property,
     Role.WORD: types.CompletionItemKind.EnumMember,
 }
-_TOKENS = {
-    Role.DEFINITION: 0,
-    Role.OPERAND: 0,
-    Role.OPCODE: 1,
-    Role.COMPUTATION: 2,
-    Role.ATTRIBUTE: 3,
-    Role.STRING: 4,
-    Role.COMMENT: 5,
-    Role.NUMBER: 6,
-}
 # Characters of a text whose words are colored all at once; editors have grammars for larger ones.
 _MOST_COLORED = 2_000_000
-_LEGEND = types.SemanticTokensLegend(
-    ["variable", "function", "namespace", "property", "string", "comment", "number"], ["definition"]
-)
+_LEGEND = types.SemanticTokensLegend(TYPES, MODIFIERS)
 
 
 def make_server(lints: Lints) -> HloServer:
@@ -56,6 +45,7 @@ def make_server(lints: Lints) -> HloServer:
         (types.TEXT_DOCUMENT_FOLDING_RANGE, None, _folds),
         (types.TEXT_DOCUMENT_INLAY_HINT, None, _hints),
         (types.TEXT_DOCUMENT_SEMANTIC_TOKENS_FULL, _LEGEND, _all_tokens),
+        (types.TEXT_DOCUMENT_SEMANTIC_TOKENS_FULL_DELTA, _LEGEND, _changed_tokens),
         (types.TEXT_DOCUMENT_SEMANTIC_TOKENS_RANGE, _LEGEND, _tokens),
         (types.TEXT_DOCUMENT_FORMATTING, None, _format),
         (types.TEXT_DOCUMENT_CODE_ACTION, types.CodeActionOptions([types.CodeActionKind.QuickFix]), _actions),
@@ -189,29 +179,35 @@ def _hints(server: HloServer, parameters: types.InlayHintParams) -> list[types.I
 
 
 def _tokens(server: HloServer, parameters: types.SemanticTokensRangeParams) -> types.SemanticTokens:
-    document = server.document(parameters.text_document.uri)
-    return _tokens_in(document, _span(document, parameters.range))
+    uri = parameters.text_document.uri
+    document = server.document(uri)
+    return types.SemanticTokens(server.tokens(uri).within(document, _span(document, parameters.range)))
 
 
 def _all_tokens(server: HloServer, parameters: types.SemanticTokensParams) -> types.SemanticTokens | None:
-    """Those of the whole text, for editors that ask for no ranges; none of a text for which that takes seconds."""
-    document = server.document(parameters.text_document.uri)
-    size = len(document.text)
-    return None if size > _MOST_COLORED else _tokens_in(document, Span(0, size))
+    """Those of the whole text; none of a text for which that takes seconds."""
+    uri = parameters.text_document.uri
+    document = server.document(uri)
+    if len(document.text) > _MOST_COLORED:
+        return None
+    name, numbers = server.tokens(uri).whole(document)
+    return types.SemanticTokens(numbers, name)
 
 
-def _tokens_in(document: Document, span: Span) -> types.SemanticTokens:
-    data: list[int] = []
-    last_line = last_column = 0
-    for word, role in features.colors(document, span):
-        line, column = document.lines.position(word.start)
-        end_line, end_column = document.lines.position(word.end)
-        if end_line != line:
-            continue  # a token is on one line; comments over several are the grammar's
-        gap = column - last_column if line == last_line else column
-        data += [line - last_line, gap, end_column - column, _TOKENS[role], int(role is Role.DEFINITION)]
-        last_line, last_column = line, column
-    return types.SemanticTokens(data)
+def _changed_tokens(
+    server: HloServer, parameters: types.SemanticTokensDeltaParams
+) -> types.SemanticTokens | types.SemanticTokensDelta | None:
+    """What a change of the text makes of the tokens that an editor has."""
+    uri = parameters.text_document.uri
+    document = server.document(uri)
+    if len(document.text) > _MOST_COLORED:
+        return None
+    changes = server.tokens(uri).changes(document, parameters.previous_result_id)
+    if changes is None:
+        name, numbers = server.tokens(uri).whole(document)
+        return types.SemanticTokens(numbers, name)
+    name, edits = changes
+    return types.SemanticTokensDelta([types.SemanticTokensEdit(*edit) for edit in edits], name)
 
 
 def _format(server: HloServer, parameters: types.DocumentFormattingParams) -> list[types.TextEdit]:

@@ -186,7 +186,7 @@ def rename(document: Document, offset: int, name: str) -> list[tuple[Span, str]]
     return [(Span(s.start + (document.text[s.start] == "%"), s.end), plain) for s in spans]
 
 
-# -- outline, folding, hints, colors -----------------------------------------------------------------
+# -- outline, folding, hints -------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -253,16 +253,6 @@ def hints(document: Document, span: Span) -> Iterator[tuple[int, str]]:
             if cost:
                 line = document.lines.position(definition.span.start).line
                 yield min(definition.end, document.lines.span(line).end), f"  {cost}"
-
-
-def colors(document: Document, span: Span) -> Iterator[tuple[Span, Role]]:
-    """The words of instructions in a span, with what they are."""
-    for scope in document.index.scopes:
-        if scope.end < span.start or scope.start > span.end:
-            continue
-        for definition in scope.definitions:
-            if definition.end >= span.start and definition.span.start <= span.end:
-                yield from ((w.span, w.role) for w in document.index.words(definition) if w.role is not Role.WORD)
 
 
 # -- formatting --------------------------------------------------------------------------------------

@@ -30,17 +30,18 @@ _COMPUTATION = re.compile(
 )
 _MODULE = re.compile(r"[ \t]*HloModule\b")
 _OPENED = re.compile(r'"(?:[^"\\]|\\.)*+"|//.*|/\*.*?\*/|(/\*)')
-_NOT_CODE = re.compile(r'"(?:[^"\\]|\\.)*+"?|//.*|/\*.*?\*/')
+_NOT_CODE = re.compile(r'"(?:[^"\\]|\\.)*+"?|//.*|/\*.*?(?:\*/|$)')
 _WORD = re.compile(
     rf'(?P<string>"(?:[^"\\\n]|\\.)*+"?)|(?P<comment>/\*(?s:.*?)(?:\*/|\Z)|//[^\r\n]*)|(?P<name>{_NAME})'
-    r"|(?P<number>-?\d[\w.+\-]*)|(?P<mark>[(){}\[\]=,])"
+    # What follows a name says what it is.
+    r"(?=[ \t]*(?P<next>.?))|(?P<number>-?\d[\w.+\-]*)|(?P<mark>[(){}\[\]=,])"
 )
 # What attributes of an instruction, or of the module, stand behind where they begin a line.
 _BEFORE_ATTRIBUTE = frozenset(",({")
 _OPEN, _SHUT = frozenset("([{"), frozenset(")]}")
 
 
-class Role(enum.Enum):
+class Role(enum.IntEnum):  # an integer's hash is fast
     """What a word of an instruction is."""
 
     DEFINITION = enum.auto()
@@ -52,6 +53,10 @@ class Role(enum.Enum):
     STRING = enum.auto()
     COMMENT = enum.auto()
     NUMBER = enum.auto()
+
+
+# Of words that are no names, by the group that they match.
+_OTHERS = {"string": Role.STRING, "comment": Role.COMMENT, "number": Role.NUMBER}
 
 
 class Word(NamedTuple):
@@ -116,8 +121,10 @@ class Index:
             start, end = lines.span(number)
             line = self.text[start:end]
             if commented:
-                commented = "*/" not in line
-                continue
+                before, mark, after = line.partition("*/")
+                if not mark:
+                    continue
+                line = " " * len(before + mark) + after
             code = _NOT_CODE.sub(_blank, line) if '"' in line or "/" in line else line
             self._line(line, code, start)
             self._braces(code, start)
@@ -243,8 +250,9 @@ def words_of(text: str, start: int, end: int) -> Iterator[Word]:
     opened: list[str] = []
     opcode = attribute = ""
     phase = Role.DEFINITION
+    calling, of_values = calling_attributes(), opcodes_of_values()
     for match in _WORD.finditer(text, start, end):
-        kind, word, span = match.lastgroup, match.group(), Span(*match.span())
+        kind, word = match.lastgroup, match.group()
         if kind == "mark":
             if word in _OPEN:
                 opened.append(word)
@@ -254,12 +262,12 @@ def words_of(text: str, start: int, end: int) -> Iterator[Word]:
                 if not opened and word == ")" and phase is Role.OPERAND:
                     phase = Role.ATTRIBUTE
             continue
-        name = word.removeprefix("%")
-        if kind != "name":
-            role = {"string": Role.STRING, "comment": Role.COMMENT}.get(kind or "", Role.NUMBER)
-            yield Word(span, role, name, attribute)
+        span = Span(match.start(), match.end())
+        if kind != "next":
+            yield Word(span, _OTHERS[kind or ""], word, attribute)
             continue
-        following = _following(text, span.end, end)
+        name = word.removeprefix("%")
+        following = match["next"]
         role = Role.WORD
         if phase is Role.DEFINITION:
             role, phase = Role.DEFINITION, Role.OPCODE
@@ -268,18 +276,12 @@ def words_of(text: str, start: int, end: int) -> Iterator[Word]:
             if not opened and following != "[" and word not in ("ROOT", "token", "opaque", "b"):
                 role, phase, opcode = Role.OPCODE, Role.OPERAND, word
         elif phase is Role.OPERAND:
-            if "{" not in opened and "[" not in opened and following != "[" and opcode not in opcodes_of_values():
+            if following != "[" and opcode not in of_values and "{" not in opened and "[" not in opened:
                 role = Role.OPCODE if following == "(" else Role.OPERAND
-        elif not opened and following == "=":
+        elif following == "=" and not opened:
             role, attribute = Role.ATTRIBUTE, name
-        elif attribute in calling_attributes():
+        elif attribute in calling:
             role = Role.COMPUTATION
         elif attribute == "control-predecessors":
             role = Role.OPERAND
         yield Word(span, role, name, "" if role is Role.ATTRIBUTE else attribute)
-
-
-def _following(text: str, offset: int, end: int) -> str:
-    while offset < end and text[offset] in " \t":
-        offset += 1
-    return text[offset : offset + 1]

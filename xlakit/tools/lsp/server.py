@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import unquote, urlparse
 
@@ -22,6 +22,7 @@ import xlakit
 from xlakit.tools.lsp.checking import Checked, Fault, Lints, check
 from xlakit.tools.lsp.document import Document
 from xlakit.tools.lsp.lines import Span
+from xlakit.tools.lsp.tokens import Tokens
 
 # Seconds without a change after which a text is checked.
 _PAUSE = 0.3
@@ -29,9 +30,10 @@ _PAUSE = 0.3
 
 @dataclass(slots=True)
 class _Open:
-    """A text that is open in the editor, and the check of it that waits or runs."""
+    """A text that is open in the editor, its colors, and the check of it that waits or runs."""
 
     document: Document
+    tokens: Tokens = field(default_factory=Tokens)
     task: asyncio.Task[None] | None = None
 
 
@@ -63,6 +65,11 @@ class HloServer(LanguageServer):
         if known is not None:
             known.document = document
         return document
+
+    def tokens(self, uri: str) -> Tokens:
+        """The colors of a text; none are kept of one that is closed."""
+        known = self._open.get(uri)
+        return Tokens() if known is None else known.tokens
 
     def open(self, uri: str) -> None:
         """Keep a text that was opened, and check it at once."""
