@@ -45,7 +45,7 @@ def look_for(bug: Bug, nets: Mapping[Net, float], seed: int, enough: int) -> dic
         bug.put_back(tree)
         # Machine code of right programs must not be found in the cache, nor wrong code be left in it.
         os.environ["XLAKIT_CACHE_DIR"] = str(tree / "cache")
-        for net, seconds in nets.items():
+        for net, seconds in sorted(nets.items(), key=lambda each: each[0].name != bug.net):
             made = run(net, seed, seconds, name, stop=True)
             found[net.name] = made if made.fault else None
             said = f"{made.seconds:6.1f} s  {made.fault[:400]}" if made.fault else "     -"

@@ -19,11 +19,13 @@ class Edit:
 class Bug:
     """A fault: the commit that mended it, what it did, and the edits that put it back.
 
+    net: the one that found it when it was put back last; it runs before the others.
     needs: the feature of a processor without which it cannot be met.
     """
 
     name: str
     commit: str
+    net: str
     what: str
     edits: tuple[Edit, ...]
     needs: str = ""
@@ -49,6 +51,7 @@ BUGS: tuple[Bug, ...] = (
     Bug(
         "begun-twice",
         "613f283",
+        "idioms",
         "a value that begins two elements of a loop, one of which changes, is not copied",
         (
             Edit(
@@ -61,6 +64,7 @@ BUGS: tuple[Bug, ...] = (
     Bug(
         "packed-across-runs",
         "71fd2a0",
+        "products",
         "vectors of packed rows reach from one run of rows into the next",
         (
             Edit(
@@ -78,12 +82,14 @@ BUGS: tuple[Bug, ...] = (
     Bug(
         "shared-while-read",
         "94a0882",
+        "memory-plans",
         "a result takes the memory of an operand that is read at other places",
         (Edit("xlakit/cpu/entry/in_place.py", "if instruction in misaligned or not plain:", "if not plain:"),),
     ),
     Bug(
         "invariant-pointers",
         "701e42f",
+        "idioms",
         "pointers are loaded by invariant loads from a table that the entry writes",
         (
             Edit(
@@ -99,6 +105,7 @@ BUGS: tuple[Bug, ...] = (
     Bug(
         "condition-writes-state",
         "524d809",
+        "memory-plans",
         "an update in place in a loop's condition writes into the state that the body reads",
         (
             Edit(_LIVE_RANGES, "self.steps(step.condition)\n        test", "self.steps(step.body)\n        test"),
@@ -108,12 +115,14 @@ BUGS: tuple[Bug, ...] = (
     Bug(
         "other-name",
         "d1562fe",
+        "memory-plans",
         "values under other names in the memory of loop state are overwritten while they are read",
         (Edit(_COALESCING, "for low, high, value in other.entries:", "for low, high, value in other.entries[-1:]:"),),
     ),
     Bug(
         "given-twice",
         "f19e2ed",
+        "memory-plans",
         "a value that a kernel is given twice is written over where only one of the two is read at the same elements",
         (
             Edit(
@@ -126,12 +135,14 @@ BUGS: tuple[Bug, ...] = (
     Bug(
         "branch-writes-arguments",
         "2821391",
+        "memory-plans",
         "a branch computes in the memory of arguments that its caller needs afterwards",
         (Edit(_COALESCING, "if max(low, first) < min(high, last) or not self._is_alias", "if not self._is_alias"),),
     ),
     Bug(
         "small-integer-sums",
         "1d3180d",
+        "forms",
         "sums of integers of fewer than eight bits are compared with bits above their range",
         (
             Edit(
@@ -144,6 +155,7 @@ BUGS: tuple[Bug, ...] = (
     Bug(
         "exponential-dots",
         "1014537",
+        "compile-time",
         "the summation loops of a small product are named by the product alone, so that a chain of them is written out",
         (
             Edit(
@@ -156,6 +168,7 @@ BUGS: tuple[Bug, ...] = (
     Bug(
         "slices-of-nothing",
         "c737cee",
+        "compiled",
         "gathered slices without elements of a collapsed dimension are read from foreign memory",
         (
             Edit("xlakit/passes/simplify/dynamic_slices.py", " or 0 in op.slice_sizes:", ":"),
@@ -165,6 +178,7 @@ BUGS: tuple[Bug, ...] = (
     Bug(
         "second-half-forgotten",
         "b981ee5",
+        "collectives",
         "what an asynchronous collective was given is free before its second half has read it",
         (
             Edit(
@@ -177,6 +191,7 @@ BUGS: tuple[Bug, ...] = (
     Bug(
         "expm1-at-infinity",
         "71fd2a0",
+        "specials",
         "complex expm1 of an infinite real part without a direction is no NaN",
         (
             Edit(
@@ -190,6 +205,7 @@ BUGS: tuple[Bug, ...] = (
     Bug(
         "streamed-pieces",
         "9e25fc7",
+        "large",
         "pieces of one array that a loop writes are streamed each from a buffer that takes the other's writes",
         (
             Edit(
@@ -202,12 +218,14 @@ BUGS: tuple[Bug, ...] = (
     Bug(
         "tuple-for-an-array",
         "7d93069",
+        "modules-fused",
         "a fusion that takes a tuple gets a kernel, in whose table all that stands behind it is another array",
         (Edit("xlakit/cpu/kernels/library.py", "            check_arrays(instruction.op.calls)\n", ""),),
     ),
     Bug(
         "fusion-in-one-precision",
         "d80eddb",
+        "modules-fused",
         "arguments of fusions of operations on elements are converted to the widest float among them",
         (
             Edit(
@@ -220,6 +238,7 @@ BUGS: tuple[Bug, ...] = (
     Bug(
         "one-lane",
         "37c40a2",
+        "specials",
         "the imaginary part of real numbers is written for the first element of each vector alone",
         (
             Edit(
@@ -240,12 +259,14 @@ BUGS: tuple[Bug, ...] = (
     Bug(
         "subnormal-constants",
         "919bb3b",
+        "jax-programs",
         "JAX's programs are compiled on a thread that takes subnormal numbers for zero, and lose their constants",
         (Edit("xlakit/jax/slots.py", "            with usual.here():\n", "            if usual:\n"),),
     ),
     Bug(
         "divided-index",
         "7292fdc",
+        "large-watched",
         "an index that is divided is negative where its piece is not chosen, and what is read then is far outside",
         (
             Edit(
@@ -258,6 +279,7 @@ BUGS: tuple[Bug, ...] = (
     Bug(
         "open-result",
         "d0e6aee",
+        "jax-sharded",
         "a single result that is an open constraint comes out whole",
         (
             Edit(
@@ -270,12 +292,14 @@ BUGS: tuple[Bug, ...] = (
     Bug(
         "paths-of-invariants",
         "cb89414",
+        "compile-time",
         "values are looked at for motion out of a loop once for each path to them",
         (Edit("xlakit/passes/loops/invariants.py", "        seen.add(instruction)\n", ""),),
     ),
     Bug(
         "options-of-others",
         "b1531de",
+        "cached",
         "functions that programs share are made with the options in force, not with those of the program",
         (
             Edit(_COMMON_CODE, "return of_tag(_tag(symbol))", "return current()"),
@@ -296,12 +320,14 @@ BUGS: tuple[Bug, ...] = (
     Bug(
         "method-looked-up-twice",
         "b6c51a2",
+        "threads",
         "two threads look a method of a dataclass up for the first time, and the slower one does not find it",
         (Edit("xlakit/dataclass.py", "is self), None)", "is self))"),),
     ),
     Bug(
         "two-queues",
         "61f053a",
+        "threads",
         "the host and a device come to a queue for the first time at once, and each makes one",
         (
             Edit(
@@ -314,6 +340,7 @@ BUGS: tuple[Bug, ...] = (
     Bug(
         "phases-read-the-kernel",
         "a2fbc67",
+        "convolutions",
         "phases of a transposed convolution whose rows are positions read the converted kernel as their input",
         (
             Edit(
@@ -326,12 +353,14 @@ BUGS: tuple[Bug, ...] = (
     Bug(
         "bits-of-moved-nans",
         "e900827",
+        "specials",
         "moves of BF16 go through F32, which gives all NaNs the same bits",
         (Edit("xlakit/cpu/loops/emit/levels.py", "    node = as_moved(node)\n", ""),),
     ),
     Bug(
         "another-tasks-tail",
         "8241d2e",
+        "large-watched",
         "every task of a product of BF16 looks at the exponents of the last columns, which the last task alone packs",
         (
             Edit(
@@ -345,6 +374,7 @@ BUGS: tuple[Bug, ...] = (
     Bug(
         "subnormal-sums",
         "ba2d3fe",
+        "jax-programs",
         "LLVM folds sums of subnormal constants exactly in programs that take subnormal numbers for zero",
         (
             Edit("xlakit/cpu/llvm/promises.py", "_FLUSHES if current().flush_subnormals else _EITHER_MODE", '""'),
@@ -358,6 +388,7 @@ BUGS: tuple[Bug, ...] = (
     Bug(
         "packed-truth-values",
         "61ede1f",
+        "compiled",
         "truth values that are reduced over columns are packed into bits, in vectors of other widths than are read",
         (
             Edit("xlakit/cpu/scalars/memory.py", "return I8 if type is I1 else type", "return type"),
@@ -367,6 +398,7 @@ BUGS: tuple[Bug, ...] = (
     Bug(
         "signs-of-zeros",
         "e641fbc5",
+        "forms",
         "negations of eight-bit floats that have no negative zero give one where they are read in the same loop",
         (
             Edit(
@@ -379,12 +411,14 @@ BUGS: tuple[Bug, ...] = (
     Bug(
         "rounded-past-the-largest",
         "144871c5",
+        "forms",
         "numbers of f8e3m4 that are rounded past the largest one are finite where they are read in the same loop",
         (Edit("xlakit/cpu/scalars/real.py", "max).is_integer()", "max).is_integer() or True"),),
     ),
     Bug(
         "window-at-an-end",
         "8545409b",
+        "forms",
         "a window that a condition leaves out is written at the first place: as if the rule had taken 0 for outside",
         (Edit("xlakit/passes/simplify/indexing.py", "outside = make.full(-1, ", "outside = make.full(0, "),),
     ),

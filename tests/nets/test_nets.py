@@ -95,7 +95,7 @@ def test_each_fault_of_the_bank_can_be_put_back(bug, tmp_path):
 def test_a_fault_that_cannot_be_put_back_says_so(tmp_path):
     (tmp_path / "a.py").write_text("x = 1\n")
     with pytest.raises(ValueError, match="0 times, not once"):
-        Bug("b", "", "", (Edit("a.py", "y = 1", "y = 2"),)).put_back(tmp_path)
+        Bug("b", "", "", "", (Edit("a.py", "y = 1", "y = 2"),)).put_back(tmp_path)
 
 
 def test_the_table_tells_what_was_not_found_from_what_was_not_tried():
