@@ -291,6 +291,10 @@ def _optimized(module: HloModule, target: Target) -> HloModule:
     from xlakit.passes.pipeline import passes_of_options, run_pipeline
 
     module = _prepared(module, target)
+    replicas, partitions = target.grid.num_replicas, target.grid.num_partitions
+    if (module.replica_count, module.num_partitions) != (replicas, partitions):
+        # Passes ask the module for the devices that run it.
+        module = module.replace(replica_count=replicas, num_partitions=partitions)
     with internal_errors(f"compiling {module.name}", verified=True):
         passes = passes_of_options(between_processes=not target.native_collectives)
         with link.compiling_for(target.link):

@@ -13,7 +13,7 @@ from xlakit.errors import ArgumentError
 from xlakit.ir.instruction import HloModule
 from xlakit.ops.communication.collective import Collective
 from xlakit.ops.communication.collective_moves import CollectivePermute
-from xlakit.ops.communication.collectives import AllGather, ReduceScatter
+from xlakit.ops.communication.collectives import AllGather, AllReduce, ReduceScatter
 from xlakit.ops.control import While
 from xlakit.ops.convolution import Convolution
 from xlakit.ops.dot import Dot
@@ -101,6 +101,7 @@ _BATCH_MINOR = Deferred(
 _SMALL_PRODUCTS = Deferred(
     "small-products", "xlakit.passes.batches.small_products", "SmallProducts", has(Dot), left_out_by="fusion"
 )
+_SCATTER_SUMS = Deferred("scatter-sums", "xlakit.passes.scheduling.scatter_sums", "ScatterSums", has(AllReduce))
 _COMBINE_COLLECTIVES = Deferred(
     "combine-collectives",
     "xlakit.passes.scheduling.combine_collectives",
@@ -151,6 +152,7 @@ PIPELINE: tuple[Pass, ...] = (
     _POOLING_GRADIENTS,
     _BATCH_MINOR,
     _SMALL_PRODUCTS,
+    _SCATTER_SUMS,
     _COMBINE_COLLECTIVES,
     _COLLECTIVE_MATMUL,
     Fuse(),

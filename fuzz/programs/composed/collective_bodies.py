@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from fuzz.programs.composed.rendezvous import Author, Scope, Spread, values_for
+from fuzz.programs.composed.rendezvous import Author, Scope, Spread, listed, values_for
 from fuzz.programs.draft import Named, join
 
 
@@ -58,6 +58,40 @@ def reduce_scatter(author: Author, scope: Scope) -> None:
         return asynchronous(author, scope, [one], [Named("", one.kind, tuple(made))], "reduce-scatter", attributes)
     scope.add(one.kind, made, f"reduce-scatter({one.name}), {attributes}")
     return None
+
+
+def own_blocks(author: Author, scope: Scope) -> None:
+    """An all-reduce of which each device takes the block at its position in the group, or now and then another one."""
+    replicas, partitions = author.replicas, author.partitions
+    mode = author.pick(("replicas", "devices")) if scope.ids == "any" else scope.ids
+    if mode == "partitions":
+        rows = [[r * partitions + p for p in range(partitions)] for r in range(replicas)]
+        number, places = scope.emit("u32[]", "partition-id()"), list(range(partitions))
+    else:
+        count = replicas if mode == "replicas" else replicas * partitions
+        order, size = author.permutation(count), author.pick([n for n in range(1, count + 1) if count % n == 0])
+        rows = [order[i : i + size] for i in range(0, count, size)]
+        number, places = scope.emit("u32[]", "replica-id()"), [i % size for i in sorted(order, key=order.__getitem__)]
+    if mode == "devices":
+        factor, own = scope.emit("u32[]", f"constant({partitions})"), scope.emit("u32[]", "partition-id()")
+        number = scope.emit("u32[]", f"add({scope.emit('u32[]', f'multiply({number}, {factor})')}, {own})")
+    attributes = f"replica_groups={listed(rows)}"
+    if mode != "replicas":
+        author.channels += 1
+        attributes += f", channel_id={author.channels}, use_global_device_ids=true"
+    if author.chance(0.2):
+        places = [places[i] for i in author.permutation(len(places))]
+    part = [*author.dims(), author.integer(1, 3)][-3:]
+    whole = [*part[:-1], part[-1] * len(rows[0])]
+    one = author.operand(scope, author.pick(("f32", "s32", "bf16", "c64")), whole)
+    total = scope.add(one.kind, whole, f"all-reduce({one.name}), {attributes}, to_apply={author.reducer(one.kind)}")
+    starts = scope.emit(f"s32[{len(places)}]", f"constant({{{join([p * part[-1] for p in places])}}})")
+    start = scope.emit("s32[1]", f"dynamic-slice({starts}, {number}), dynamic_slice_sizes={{1}}")
+    indices = [*[scope.emit("s32[]", "constant(0)")] * (len(part) - 1), scope.emit("s32[]", f"reshape({start})")]
+    if author.chance(0.8):
+        scope.values.remove(total)
+    sizes = f"dynamic_slice_sizes={{{join(part)}}}"
+    scope.add(one.kind, part, f"dynamic-slice({total.name}, {', '.join(indices)}), {sizes}")
 
 
 def all_to_all(author: Author, scope: Scope) -> None:
@@ -227,6 +261,7 @@ _COLLECTIVES: tuple[Callable[[Author, Scope], None], ...] = (
     all_reduce,
     all_gather,
     reduce_scatter,
+    own_blocks,
     all_to_all,
     permute,
     broadcast,

@@ -121,7 +121,7 @@ class Author:
         if mode == "own":
             # The partitions of one replica, as devices.
             rows = [[r * self.partitions + p for p in range(self.partitions)] for r in range(self.replicas)]
-            return Groups(f"replica_groups={_listed(rows)}{attributes}", self.partitions)
+            return Groups(f"replica_groups={listed(rows)}{attributes}", self.partitions)
         factor = self.partitions if mode == "all" else 1
         if mode != "devices" and self.chance(0.25):
             return Groups(f"replica_groups={{}}{attributes}", count * factor)
@@ -133,10 +133,10 @@ class Author:
             cut = self.integer(1, count - 1)
             size = cut if 2 * cut == count else None
             rows = [order[:cut], order[cut:]]
-            return Groups(f"replica_groups={_listed(rows)}{attributes}", None if size is None else size * factor)
+            return Groups(f"replica_groups={listed(rows)}{attributes}", None if size is None else size * factor)
         size = self.pick([n for n in range(1, count + 1) if count % n == 0])
         rows = [order[i : i + size] for i in range(0, count, size)]
-        return Groups(f"replica_groups={_listed(rows)}{attributes}", size * factor)
+        return Groups(f"replica_groups={listed(rows)}{attributes}", size * factor)
 
     def _iota(self, count: int) -> tuple[str, int]:
         size = self.pick([n for n in range(1, count + 1) if count % n == 0])
@@ -224,7 +224,8 @@ class Author:
         return name
 
 
-def _listed(rows: Sequence[Sequence[int]]) -> str:
+def listed(rows: Sequence[Sequence[int]]) -> str:
+    """Groups as text."""
     return "{" + ",".join(f"{{{join(row)}}}" for row in rows) + "}"
 
 

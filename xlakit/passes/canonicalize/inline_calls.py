@@ -21,6 +21,8 @@ from xlakit.passes.core.rewriter import same_layouts
 # that is more.
 _MOST_INSTRUCTIONS = 100_000
 _MOST_GROWTH = 10
+# What jaxlib writes into the configuration of fusions that its libraries compute, which mean what they call.
+_OF_LIBRARIES = ("__ynn_fusion", "__onednn_fusion")
 
 
 class InlineCalls(Pass):
@@ -112,15 +114,20 @@ def _can_be_inlined(instruction: Instruction) -> bool:
         return False
     if isinstance(instruction.op, Map):
         return all(i.op.pointwise and i.shape.is_array for i in callee.instructions)
-    if isinstance(instruction.op, Fusion) and (
-        instruction.op.kind is FusionKind.CUSTOM or instruction.op.output_to_operand_aliasing
-    ):
+    if isinstance(instruction.op, Fusion) and (_is_custom(instruction) or instruction.op.output_to_operand_aliasing):
         return False
     if ("inlineable", "false") in instruction.annotations.frontend_attributes:
         return False
     # A fusion may have more operands than its computation takes.
     pairs = [*zip(callee.parameters, instruction.operands, strict=False), (callee.root, instruction)]
     return callee.execution_thread == "main" and all(_same(a.shape, b.shape) for a, b in pairs)
+
+
+def _is_custom(fusion: Instruction) -> bool:
+    """Whether a fusion stands for code of its own; XLA's for processors also marks what a library computes so."""
+    config = fusion.annotations.backend_config
+    is_of_library = any(f'"{kind}"' in config for kind in _OF_LIBRARIES)
+    return fusion.op_as(Fusion).kind is FusionKind.CUSTOM and not is_of_library
 
 
 def _same(a: Shape, b: Shape) -> bool:

@@ -56,23 +56,29 @@ class CombineCollectives(Pass):
 
     def run(self, module: HloModule, context: PassContext) -> HloModule:
         """Change every computation."""
-        channels = {computation: tuple(_channels(computation)) for computation in module.computations}
-        counts = Counter(channel for own in channels.values() for channel in own)
-        if counts.total() < 2:
+        if sum(1 for computation in module.computations for _ in _channels(computation)) < 2:
             return module
-        callers = [i for computation in module.computations for i in computation.callers]
-        branches = [c for i in callers if isinstance(i.op, Conditional) for c in i.op.called_computations]
-        kept = {channel for channel in _within(branches) if counts[channel] > 1}
-        kept |= {
-            channel
-            for i in callers
-            if isinstance(i.op, While) and not _is_counted(i)
-            for channel in _within(i.op.called_computations)
-            # If one computation has all collectives of a channel, devices arrive at them in the same order anyway.
-            if sum(channel in own for own in channels.values()) > 1
-        }
-        kept.discard(None)
+        kept = channels_met_apart(module)
         return change_computations(module, lambda computation: _changed(computation, kept, context))
+
+
+def channels_met_apart(module: HloModule) -> Set[Hashable]:
+    """The channels, as :func:`channel_of` gives them, at whose collectives devices may arrive in different orders."""
+    channels = {computation: tuple(_channels(computation)) for computation in module.computations}
+    counts = Counter(channel for own in channels.values() for channel in own)
+    callers = [i for computation in module.computations for i in computation.callers]
+    branches = [c for i in callers if isinstance(i.op, Conditional) for c in i.op.called_computations]
+    apart = {channel for channel in _within(branches) if counts[channel] > 1}
+    apart |= {
+        channel
+        for i in callers
+        if isinstance(i.op, While) and not _is_counted(i)
+        for channel in _within(i.op.called_computations)
+        # If one computation has all collectives of a channel, devices arrive at them in the same order anyway.
+        if sum(channel in own for own in channels.values()) > 1
+    }
+    apart.discard(None)
+    return apart
 
 
 def _within(computations: Iterable[Computation]) -> set[Hashable]:
@@ -88,10 +94,10 @@ def _is_counted(loop: Instruction) -> bool:
 
 def _channels(computation: Computation) -> Iterator[Hashable]:
     """The channels of the collectives of a computation."""
-    return (_channel(i.op) for i in computation.instructions if isinstance(i.op, _COLLECTIVES))
+    return (channel_of(i.op) for i in computation.instructions if isinstance(i.op, _COLLECTIVES))
 
 
-def _channel(op: Op) -> Hashable:
+def channel_of(op: Op) -> Hashable:
     """The channel of a collective, which identifies its rendezvous; None for one without a channel."""
     channel: int | None = getattr(op, "channel_id", None)
     return None if channel is None else (op.opcode, channel)
@@ -153,7 +159,7 @@ def _common_of(instruction: Instruction, kept: Set[Hashable]) -> Hashable:
     shapes = [o.shape for o in instruction.operands]
     if any(not s.is_array or s.is_dynamic for s in shapes):
         return None
-    channel = _channel(op)
+    channel = channel_of(op)
     if channel in kept:
         return None
     # Large collectives are only combined with those on the same operands.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import cache
 
 import numpy as np
@@ -67,6 +68,8 @@ _NO_MODULE = HloModule(
 _OPERANDS_TO_RESULT = 4
 # The most elements of a folded constant.
 _MOST_ELEMENTS = 4096
+# The most instructions of an expression that is evaluated for each device.
+_MOST_INSTRUCTIONS = 32
 # The most elements of operands if the result is no larger than they are: some milliseconds for each operation.
 _MOST_OF_LARGE = 1 << 21
 
@@ -104,7 +107,7 @@ def fold(x: Instruction, make: Rewriter) -> Instruction | None:
     if is_large and (operands > _MOST_OF_LARGE or not _is_no_larger(x)):
         return None
     try:
-        value = _evaluate(x)
+        value = value_of(x)
     except XlakitError:
         # The program raises the error when it runs.
         return None
@@ -190,18 +193,46 @@ def _lasting_device() -> Device:
     return _device()
 
 
-def _evaluate(x: Instruction) -> Value:
+def value_of(x: Instruction, given: Mapping[Instruction, Value] | None = None) -> Value:
+    """The value of an expression of folded operations; ``given`` has those of its other leaves.
+
+    Raises what the operations raise when the program runs.
+    """
     # Imported here, because most small programs have nothing to fold.
     from xlakit.interpreter.evaluate import Context
 
     context = Context(_device() if x.op.can_call else _lasting_device(), x)
+    values: dict[Instruction, Value] = dict(given or {})
 
-    def value_of(known: Instruction) -> Value:
-        operands = [value_of(o) for o in known.operands]
-        context.instruction = known
-        return known.op.evaluate(context, *operands)
+    def evaluated(known: Instruction) -> Value:
+        if known not in values:
+            operands = [evaluated(o) for o in known.operands]
+            context.instruction = known
+            values[known] = known.op.evaluate(context, *operands)
+        return values[known]
 
-    return value_of(x)
+    return evaluated(x)
+
+
+def computed_from(x: Instruction, leaves: tuple[type[Op], ...]) -> list[Instruction] | None:
+    """The instructions of some kinds that a small expression of folded operations and constants is computed from.
+
+    None if it depends on anything else, or is not small.
+    """
+    found: dict[Instruction, bool] = {}
+    waiting = [x]
+    while waiting:
+        own = waiting.pop()
+        if own in found:
+            continue
+        is_leaf = isinstance(own.op, leaves)
+        is_small = own.shape.is_array and not own.shape.is_dynamic and own.shape.num_elements <= _MOST_ELEMENTS
+        is_known = isinstance(own.op, (Constant, Iota, Broadcast)) or (_is_folded(type(own.op)) and not own.op.can_call)
+        if not is_small or len(found) >= _MOST_INSTRUCTIONS or not (is_leaf or is_known):
+            return None
+        found[own] = is_leaf
+        waiting.extend(own.operands)
+    return [own for own, is_leaf in found.items() if is_leaf]
 
 
 def _constant(value: Value, shape: Shape, make: Rewriter) -> Instruction | None:
