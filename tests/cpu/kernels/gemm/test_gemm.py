@@ -1,3 +1,4 @@
+import json
 from dataclasses import replace
 
 import numpy as np
@@ -5,6 +6,7 @@ import pytest
 from cpu.kernels.product_running import run
 
 import xlakit as xla
+from xlakit import machine
 from xlakit.cpu.kernels.gemm.blocking import plan_gemm, task_count
 from xlakit.cpu.kernels.gemm.driver import emit_gemm
 from xlakit.cpu.kernels.gemm.engine import choose_engine
@@ -49,6 +51,38 @@ def test_results_do_not_depend_on_shares():
     run(module, [(fn, tasks)], [a, b, out])
     run(module, [(fn, 1), (fn, tasks)], [a, b, other])
     np.testing.assert_array_equal(out, other)
+
+
+@pytest.mark.usefixtures("usual_machine")
+@pytest.mark.parametrize("rows", [64, 96, 256, 1024])
+@pytest.mark.parametrize("columns", [256, 512, 800, 1024, 1500, 2048, 5000])
+@pytest.mark.parametrize("wide", [False, True])
+@pytest.mark.parametrize("width", [16, 32, 64])
+def test_threads_multiply_as_much_as_each_other(rows, columns, wide, width):
+    """Of 1024 columns, one of two threads had all but 16."""
+    with compiling(vector_bytes=width):
+        cut = plan_gemm(product(rows, columns, 512), wide=wide)
+    shares = [0, 0]
+    for column in range(0, columns, cut.task_columns):
+        for row in range(0, rows, cut.task_rows):
+            part = min(cut.task_rows, rows - row) * min(cut.task_columns, columns - column)
+            shares[shares.index(min(shares))] += part
+    assert max(shares) < 1.2 * rows * columns / 2
+
+
+def test_tasks_are_more_where_packing_again_is_cheap(tmp_path, monkeypatch):
+    def tasks(memory):
+        rates = {"read_bytes_per_nanosecond_memory": memory, "read_bytes_per_nanosecond_l2": 8.0 * memory}
+        path = tmp_path / f"machine_{memory}.json"
+        caches = {"l1": 32 << 10, "l2": 512 << 10, "l3": 32 << 20}
+        path.write_text(json.dumps({"threads": 2, "caches": caches, "measured": rates}))
+        monkeypatch.setenv(machine.VARIABLE, str(path))
+        what = product(1024, 1024, 1024)
+        return task_count(what, plan_gemm(what))
+
+    # Equal shares where memory is slow; else a thread that others disturb leaves some of its tasks to the other one.
+    assert tasks(1.0) == 2
+    assert tasks(16.0) >= 4
 
 
 @pytest.mark.usefixtures("usual_machine")

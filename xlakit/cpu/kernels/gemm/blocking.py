@@ -44,14 +44,18 @@ _SHARED_BYTES = knob("gemm.shared_bytes", lambda: machine.current().l2 // 4, 1 <
 # Addresses that differ by a multiple of this map to one set of the first-level cache, which holds _WAYS lines.
 _PAGE_BYTES = 4 << 10
 _WAYS = 8
+# Prefetchers need several lines of each row of an array to foresee the next ones.
+_LONG_ROW_BYTES = 16 * _CACHE_LINE
 # The least number of products of a task, and the largest number of tasks.
 _TASK_PRODUCTS = knob("gemm.task_products", 1 << 19, 64, 1000, tries=(times(0.25), times(4), times(16)))
 # The least number of tiles in a column of a task, and of slivers in a row, if the result has so many.
 _LEAST_TILES = knob("gemm.least_tiles", 16, 1)
 _LEAST_SLIVERS = knob("gemm.least_slivers", 4, 1)
-# The cost of packing an element, mostly waiting for memory, and of reading it again unpacked; the unit is a product.
-_PACKING = knob("gemm.packing", 100, 0, 1000, tries=(30, 300))
-_READING = knob("gemm.reading", 8, 0, 1000)
+# The costs of packing an element for one more task, and of reading it again unpacked, in multiply-adds: the time of
+# its bytes from memory and in the second-level cache, of which out-of-order execution hides most of a plain read.
+_PACKING = knob("gemm.packing", lambda: _packing_products(machine.current()), 0.0, 1000.0, tries=(times(0.3), times(3)))
+_HIDDEN = 12.5
+_READING = knob("gemm.reading", lambda: _packing_products(machine.current()) / _HIDDEN, 0.1, 1000.0)
 # Overlapping windows are read unpacked, across their lines, for up to this many slivers: packing takes that long,
 # because it writes each element once for every window that contains it.
 _WINDOW_SLIVERS = knob("gemm.window_slivers", 8, 0, 1000, tries=(2, 16))
@@ -68,6 +72,12 @@ _FEW_SLIVERS = 4
 # whose padding increases the multiplications by at most this factor.
 _TILE_WASTE = knob("gemm.tile_waste", 4, 0, 1 << 20, tries=(0, 1 << 20))
 _MOST_TASKS = knob("gemm.most_tasks", lambda: 8 * max(2, machine.current().threads), 2, 64)
+
+
+def _packing_products(described: machine.Machine) -> float:
+    """The multiply-adds of F32 in the time in which a core packs an element; other types have others of both."""
+    nanoseconds = sum(4 / described.rate(f"read_bytes_per_nanosecond_{name}") for name in ("memory", "l2"))
+    return described.rate("fused_per_nanosecond_f32") * nanoseconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +140,7 @@ class Blocking:
 
 
 def plan_gemm(product: Product, *, wide: bool = False) -> Blocking:
-    """The blocking of a product. ``wide``: tasks have complete rows."""
+    """The blocking of a product. ``wide``: tasks have long rows, beside which other arrays are read."""
     rows, columns, _ = product.sizes
     along = product.lhs.along
     engine = _engine_of(product)
@@ -208,18 +218,23 @@ def _rectangle(
     if packs[1]:
         room = _SLIVERS_BYTES.value // max(1, blocks[0] * blocks[1])
         widest = min(widest, max(room // engine.nr, 4) * engine.nr)
-    narrowest = widest if wide else min(widest, engine.nr * _least_slivers(engine, product))
+    # Tasks of a row are equally wide: the last one would otherwise have what the others leave.
+    widest = rounded_up(-(-max(columns, 1) // -(-max(columns, 1) // widest)), engine.nr)
+    narrowest = min(widest, engine.nr * _least_slivers(engine, product, wide=wide))
     tasks = min(_MOST_TASKS.value, product.batch * rows * columns * product.lhs.along.size // _TASK_PRODUCTS.value)
     tasks_of_batch = -(-tasks // max(1, product.batch))
     return _task_sizes(engine, packs, (rows, columns), (narrowest, widest), tasks_of_batch)
 
 
-def _least_slivers(engine: Engine, product: Product) -> int:
-    """The least number of slivers in a row of a task: half as many where threads would otherwise get no task."""
+def _least_slivers(engine: Engine, product: Product, *, wide: bool) -> int:
+    """The least number of slivers in a row of a task: fewer where threads would otherwise get no task."""
     rows, columns, _ = product.sizes
-    slivers = _LEAST_SLIVERS.value
-    most = -(-rows // (_LEAST_TILES.value * engine.mr)) * -(-columns // (slivers * engine.nr))
-    return slivers if product.batch * most >= machine.current().threads else -(-slivers // 2)
+    least = _LEAST_SLIVERS.value
+    slivers = max(least, -(-_LONG_ROW_BYTES // (engine.nr * product.result.byte_width))) if wide else least
+    row_tasks = product.batch * -(-rows // (_LEAST_TILES.value * engine.mr))
+    while slivers > -(-least // 2) and row_tasks * -(-columns // (slivers * engine.nr)) < machine.current().threads:
+        slivers = -(-slivers // 2)
+    return slivers
 
 
 def _most_columns(engine: Engine, rows: int, packs: tuple[bool, bool]) -> int:
@@ -231,7 +246,7 @@ def _most_columns(engine: Engine, rows: int, packs: tuple[bool, bool]) -> int:
     """
     again = _PACKING.value if packs[0] else _READING.value
     block = _BLOCK_BYTES.value // _sum_bytes(engine)
-    least = math.isqrt(block * again // max(1, _READING.value))
+    least = math.isqrt(int(block * again / max(_READING.value, 1e-3)))
     return _MOST_COLUMNS.value or max(least, block // max(1, rows))
 
 
@@ -266,16 +281,16 @@ def _task_sizes(
     rows, columns = max(1, sizes[0]), max(1, sizes[1])
     threads = machine.current().threads
     least = min(rounded_up(rows, engine.mr), _LEAST_TILES.value * engine.mr)
+    costs = [_PACKING.value if is_packed else _READING.value for is_packed in packs]
     best, best_sizes = math.inf, (rows, widths[1])
     for column_tasks in range(-(-columns // widths[1]), most_tasks + 1):
         width = max(widths[0], min(widths[1], rounded_up(-(-columns // column_tasks), engine.nr)))
         for row_tasks in range(1, most_tasks // column_tasks + 1):
             task_rows = rows if row_tasks == 1 else max(least, rounded_up(-(-rows // row_tasks), engine.mr))
             tasks = -(-rows // task_rows) * -(-columns // width)
-            cost = task_rows * width + task_rows * (_PACKING.value if packs[0] else _READING.value)
-            cost += min(width, columns) * (_PACKING.value if packs[1] else _READING.value)
-            # The other threads wait for the last task.
-            time = (-(-tasks // threads) + 0.125) * cost
+            again = task_rows * costs[0] + min(width, columns) * costs[1]
+            # The other threads wait for the last task; a single one multiplies as much, whatever the tasks.
+            time = (-(-tasks // threads) + 0.125) * (task_rows * width + again) if threads > 1 else tasks * again
             if time < best:
                 best, best_sizes = time, (task_rows, width)
     return best_sizes
