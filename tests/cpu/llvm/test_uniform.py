@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import xlakit as xla
-from xlakit.cpu.llvm.uniform import is_slow_to_vectorize
+from xlakit.cpu.llvm.uniform import hints_for_body, is_slow_to_vectorize
 
 
 def chain(length, start):
@@ -104,3 +104,62 @@ assert program(np.ones((3, 12), np.uint32)).shape == (12,)
 def test_reductions_that_do_not_change_in_a_loop_do_not_keep_llvm_busy():
     # A second; LLVM's vectorizer would go through the chain for longer than anyone waits.
     subprocess.run([sys.executable, "-c", COMPILE], input=FOLDED, text=True, check=True, timeout=120)
+
+
+def test_loops_of_many_branches_are_not_interleaved():
+    lines = [f"  br i1 %c{n}, label %then{n}, label %join{n}" for n in range(20)]
+    assert hints_for_body(["interleave", "other"], lines, ["%i"]) == ["other"]
+    assert hints_for_body(["interleave", "other"], lines[:4], ["%i"]) == ["interleave", "other"]
+
+
+# A part of the gradient of a scan over 16 rows: rows are spread, among which others are spread already. Which rows are
+# there is the same for all elements of a row.
+SPREAD = """
+HloModule spread
+ENTRY spread {
+  z = f32[] constant(0)
+  p = f32[4,8,32] parameter(0)
+  q = f32[8,8,32] parameter(1)
+  w = f32[4,8,32] parameter(2)
+  x = f32[16,8,32] parameter(3)
+  y = f32[8,8,32] parameter(4)
+  t = f32[16,32,8] parameter(5)
+  q1 = f32[4,8,32] slice(q), slice={[1:8:2],[0:8],[0:32]}
+  q0 = f32[4,8,32] slice(q), slice={[0:7:2],[0:8],[0:32]}
+  odd = f32[4,8,32] multiply(q1, p)
+  part = f32[4,8,32] multiply(q0, w)
+  even = f32[4,8,32] add(p, part)
+  a = f32[8,8,32] pad(odd, z), padding=0_1_1x0_0x0_0
+  b = f32[8,8,32] pad(even, z), padding=1_0_1x0_0x0_0
+  first = f32[1,8,32] slice(q), slice={[0:1],[0:8],[0:32]}
+  c = f32[8,8,32] pad(first, z), padding=0_7x0_0x0_0
+  ab = f32[8,8,32] add(a, b)
+  inner = f32[8,8,32] add(ab, c)
+  x1 = f32[8,8,32] slice(x), slice={[1:16:2],[0:8],[0:32]}
+  x0 = f32[8,8,32] slice(x), slice={[0:15:2],[0:8],[0:32]}
+  odds = f32[8,8,32] multiply(x1, inner)
+  parts = f32[8,8,32] multiply(x0, y)
+  evens = f32[8,8,32] add(inner, parts)
+  d = f32[16,8,32] pad(odds, z), padding=0_1_1x0_0x0_0
+  e = f32[16,8,32] pad(evens, z), padding=1_0_1x0_0x0_0
+  start = f32[1,8,32] slice(x), slice={[0:1],[0:8],[0:32]}
+  f = f32[16,8,32] pad(start, z), padding=0_15x0_0x0_0
+  de = f32[16,8,32] add(d, e)
+  outer = f32[16,8,32] add(de, f)
+  turned = f32[16,8,32] transpose(t), dimensions={0,2,1}
+  ROOT r = f32[16,8,32] multiply(outer, turned)
+}
+"""
+COMPARE = """
+import sys, numpy as np, xlakit
+module = xlakit.HloModule.from_text(sys.stdin.read())
+shapes = [(4, 8, 32), (8, 8, 32), (4, 8, 32), (16, 8, 32), (8, 8, 32), (16, 32, 8)]
+arguments = [np.random.default_rng(n).normal(size=s).astype(np.float32) for n, s in enumerate(shapes)]
+found, expected = (xlakit.compile(module, backend=b, cache=False)(*arguments) for b in ("cpu", "interpreter"))
+np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)
+"""
+
+
+def test_branches_that_do_not_change_in_a_loop_do_not_keep_llvm_busy():
+    # A second; interleaving the loop took longer than anyone waits.
+    subprocess.run([sys.executable, "-c", COMPARE], input=SPREAD, text=True, check=True, timeout=120)

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 from xlakit.cpu.llvm import promises
 from xlakit.cpu.llvm.effort import Effort
-from xlakit.cpu.llvm.loop import SCALAR, Loop, for_few_iterations, hints_for_iterations
+from xlakit.cpu.llvm.loop import Loop, for_few_iterations, hints_for_iterations
 from xlakit.cpu.llvm.types import I1, I8, I32, I64, PTR, VOID, Type, check_memory, vector
-from xlakit.cpu.llvm.uniform import is_slow_to_vectorize
+from xlakit.cpu.llvm.uniform import hints_for_body
 from xlakit.cpu.llvm.values import Operand, Value
 from xlakit.errors import InternalError
 
@@ -318,8 +318,7 @@ class Function:
         next_index = self._incremented(index, step)
         again = next_index < last
         properties = hints_for_iterations(promises.checked_hints(hints), first.constant, last.constant, step)
-        if is_slow_to_vectorize(body_lines, [index.text, *(v.text for v in values)]):
-            properties.append(SCALAR)
+        properties = hints_for_body(properties, body_lines, [index.text, *(v.text for v in values)])
         metadata = self._loop_metadata(properties, group, first, last)
         self.emit_void(f"br i1 {again.text}, label %{body}, label %{exit}{metadata}")
 

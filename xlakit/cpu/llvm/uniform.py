@@ -10,6 +10,11 @@ time again: a value with two uses is visited twice, and the operands of its user
 The walk ends at the first operand that differs between iterations, so only uniform values are walked through
 completely. LLVM hoists them out of the loop beforehand where it can, but not if they depend on memory that the loop may
 write.
+
+It cannot hoist the masks that it makes of branches. The mask of a block is that of the blocks before it, each with a
+condition, and where conditions are the same in all iterations, so are masks: LLVM has threaded the jumps between
+branches that depend on each other, so that a block has several before it, and a chain of 70 such branches takes
+forever. Only interleaving asks for the masks.
 """
 
 from __future__ import annotations
@@ -18,13 +23,30 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Final
 
+from xlakit.cpu.llvm.loop import SCALAR
+
 # More visits than this take longer than vectorizing the loop saves.
 _MOST_VISITS: Final = 10_000
 # Loops with fewer lines cannot have that many visits, or have no chain that is worth checking.
 _LEAST_LINES: Final = 48
 # The assumed number of uses of an argument in a function that is inlined.
 _USES_IN_CALLS: Final = 16
+# Interleaving a loop of more branches than these may take longer than it saves: each multiplies the visits.
+_MOST_BRANCHES: Final = 8
+_BRANCH: Final = "br i1 "
 _NAME: Final = re.compile(r"%[\w.]+")
+
+
+def hints_for_body(hints: Sequence[str], lines: Sequence[str], varying: Iterable[str]) -> list[str]:
+    """The hints of a loop that LLVM can follow in little time: all of them, but for loops whose bodies keep it busy.
+
+    lines: of the loop's body, definitions before uses. varying: values that differ between iterations.
+    """
+    if is_slow_to_vectorize(lines, varying):
+        return [*hints, SCALAR]
+    if is_slow_to_interleave(lines):
+        return [hint for hint in hints if "interleave" not in hint]
+    return list(hints)
 
 
 def is_slow_to_vectorize(lines: Sequence[str], varying: Iterable[str]) -> bool:
@@ -57,3 +79,8 @@ def is_slow_to_vectorize(lines: Sequence[str], varying: Iterable[str]) -> bool:
         if total > _MOST_VISITS:
             return True
     return False
+
+
+def is_slow_to_interleave(lines: Iterable[str]) -> bool:
+    """Whether LLVM should not execute several iterations of a loop at once, because its body has many branches."""
+    return sum(line.lstrip().startswith(_BRANCH) for line in lines) > _MOST_BRANCHES
