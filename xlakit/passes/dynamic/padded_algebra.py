@@ -62,7 +62,7 @@ def convolution(old: Instruction, operands: Sequence[Padded], make: Padder) -> P
     for (own, result), window in zip(dimensions, op.window.dimensions, strict=True):
         if own in spatial:
             dims[result] = make.instruction(make.placements(spatial[own], window))
-    return array(make.at_bounds(values), dict(sorted(dims.items())))
+    return array(make.at_bounds(values), dims)
 
 
 @_rule("cholesky")

@@ -52,11 +52,12 @@ def at_sizes(old: Instruction, operands: Sequence[Padded], make: Padder) -> Padd
 
     Its results are the padded value and its sizes.
     """
-    inner = make.for_computation()
     shapes = [_marked(o.shape, x.sizes) for o, x in zip(old.operands, operands, strict=True)]
-    given = [inner.builder.parameter(number, shape) for number, shape in enumerate(shapes)]
-    root = inner.builder.append(old.replace(operands=given, control_predecessors=()))
-    computation = inner.computation(f"{old.name}_at_sizes", root)
+
+    def operation(inner: Padder, *given: Instruction) -> Instruction:
+        return inner.builder.append(old.replace(operands=given, control_predecessors=()))
+
+    computation = make.function(f"{old.name}_at_sizes", shapes, operation)
     sizes = [x.sizes[dim] for x in operands for dim in sorted(x.sizes)]
     dynamic_dims = dynamic_dimensions(old.shape)
     call = old.replace(

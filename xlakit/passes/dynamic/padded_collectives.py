@@ -7,19 +7,18 @@ from collections.abc import Mapping, Sequence
 
 from xlakit.data.primitive import PrimitiveType
 from xlakit.data.shape import Shape, make_tuple_shape
-from xlakit.ir.attributes import PaddingDimension, SliceDimension
+from xlakit.ir.attributes import SliceDimension
 from xlakit.ir.instruction import Instruction
 from xlakit.ops.communication.collective import Collective
 from xlakit.ops.communication.collective_moves import AllToAll
 from xlakit.ops.communication.collectives import AllGather, AllReduce, ReduceScatter
-from xlakit.ops.dynamic import CHECK_GROUP, DynamicUpdateSlice
-from xlakit.ops.movement import Pad
+from xlakit.ops.dynamic import CHECK_GROUP
+from xlakit.passes.dynamic.padded_movement import one_after_another
 from xlakit.passes.dynamic.padded_values import (
     NoRuleError,
     Padded,
     PaddedRules,
     Padder,
-    Size,
     array,
     bundle,
     static_shape,
@@ -56,20 +55,19 @@ def _agreed(
         return sizes
     if op.global_ids is None and op.channel_id is not None:
         raise NoRuleError(f"{op.opcode} between partitions, where no all-reduce meets")
-    separate = make.for_computation()
-    least = separate.apply("minimum", *(separate.builder.parameter(i, Shape(PrimitiveType.S32)) for i in range(2)))
+    minimum = make.function("least", [Shape(PrimitiveType.S32)] * 2, lambda inner, a, b: inner.apply("minimum", a, b))
     reduction = AllReduce(
         replica_groups=op.replica_groups,
         channel_id=None if op.channel_id is None else _CHANNELS + make.context.number(),
         use_global_device_ids=bool(op.global_ids),
-        to_apply=separate.computation("least", least),
+        to_apply=minimum,
     )
     count = len(own)
     found = make.add(reduction, make.row([*own, *(make.minus(0, size) for size in own)]))
-    least_sizes, negated = (make.slice(found, (SliceDimension(n, n + count),)) for n in (0, count))
+    least_sizes, negated = (_part(found, 0, n, 2, make) for n in range(2))
     greatest_sizes = make.apply("negate", negated)
     parts = [
-        [make.reshape(make.slice(ends, (SliceDimension(n, n + 1),)), ()) for ends in (least_sizes, greatest_sizes)]
+        [make.reshape(_part(ends, 0, n, count, make), ()) for ends in (least_sizes, greatest_sizes)]
         for n in range(count)
     ]
     tests = [make.compare(a, b, "EQ") for a, b in parts]
@@ -142,9 +140,13 @@ def all_gather(old: Instruction, operands: Sequence[Padded], make: Padder) -> Pa
     for number, (x, dims) in enumerate(zip(operands, others, strict=True)):
         whole = make.element(came, number)
         if along in x.dims:
-            line = make.element(came, len(operands) + ragged.index(x))
-            whole, end = _moved_together(whole, line, along, x.shape.dimensions[along], make)
-            arrays.append(array(whole, dict(sorted({**dims, along: end}.items()))))
+            line = make.reshape(make.element(came, len(operands) + ragged.index(x)), (count,))
+            blocks = [
+                (_part(whole, along, number, count, make), make.reshape(_part(line, 0, number, count, make), ()))
+                for number in range(count)
+            ]
+            whole, end = one_after_another(blocks, along, whole.shape.dimensions[along], make)
+            arrays.append(array(whole, {**dims, along: end}))
         else:
             arrays.append(array(whole, dims))
     values = [x.value for x in arrays]
@@ -159,28 +161,9 @@ def _members(operands: Sequence[Padded], shapes: Sequence[Shape], along: int) ->
     raise NoRuleError("an all-gather of empty arrays")
 
 
-def _moved_together(
-    value: Instruction, sizes: Instruction, along: int, block: int, make: Padder
-) -> tuple[Instruction, Instruction]:
-    """The blocks of an array concatenated without their padding, and the total size.
-
-    sizes: the number of valid elements of each block. block: its bound.
-    """
-    bounds, count = value.shape.dimensions, sizes.shape.num_elements
-    sizes = make.reshape(sizes, (count,))
-    room = [PaddingDimension()] * len(bounds)
-    room[along] = PaddingDimension(0, bounds[along] - block)
-    end: Size = 0
-    result = value
-    for number in range(count):
-        parts = [SliceDimension(0, n) for n in bounds]
-        parts[along] = SliceDimension(number * block, (number + 1) * block)
-        part = make.slice(value, parts)
-        if not number:
-            result = make.add(Pad(padding=tuple(room)), part, make.zero(value.shape.element_type))
-        else:
-            starts = [make.instruction(end if d == along else 0) for d in range(len(bounds))]
-            result = make.add(DynamicUpdateSlice(), result, part, *starts)
-        size = make.slice(sizes, (SliceDimension(number, number + 1),))
-        end = make.plus(end, make.reshape(size, ()))
-    return result, make.instruction(end)
+def _part(x: Instruction, along: int, number: int, count: int, make: Padder) -> Instruction:
+    """One of ``count`` equal parts of an array."""
+    length = x.shape.dimensions[along] // count
+    ranges = [SliceDimension(0, n) for n in x.shape.dimensions]
+    ranges[along] = SliceDimension(number * length, (number + 1) * length)
+    return make.slice(x, ranges)

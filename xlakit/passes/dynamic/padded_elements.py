@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 
 from xlakit.ir.attributes import SliceDimension
-from xlakit.ir.instruction import Computation, Instruction
+from xlakit.ir.instruction import Instruction
 from xlakit.ops.control import Conditional
 from xlakit.passes.dynamic.padded_values import Padded, PaddedRules, Padder, array
 
@@ -64,11 +65,9 @@ def map_(old: Instruction, operands: Sequence[Padded], make: Padder) -> Padded:
         return element_wise(old, operands, make)
     dims = {d: size for x in reversed(operands) for d, size in x.dims.items()}
     if 0 in bounds:
-        return array(make.at_bounds([x.value for x in operands]), dict(sorted(dims.items())))
+        return array(make.at_bounds([x.value for x in operands]), dims)
     missing = [make.compare(size, make.number(0), "LE") for size in dims.values()]
-    empty = missing[0]
-    for other in missing[1:]:
-        empty = make.apply("or", empty, other)
+    empty = functools.reduce(lambda a, b: make.apply("or", a, b), missing)
     valid = make.valid(bounds, dims)
     values: list[Instruction] = []
     for x in operands:
@@ -77,23 +76,12 @@ def map_(old: Instruction, operands: Sequence[Padded], make: Padder) -> Padded:
             corner = make.slice(value, (SliceDimension(0, 1),) * len(bounds))
             value = make.chosen(valid, value, make.reshape(corner, ()))
         values.append(value)
-    given = make.tuple(*values)
-    branches = (_branch_of_zeros(given, make), _branch_of_elements(given, make))
-    value = make.add(Conditional(branch_computations=branches), empty, given, given)
-    return array(value, dict(sorted(dims.items())))
+    given, name = make.tuple(*values), old.name
 
+    def zeros(inner: Padder, _: Instruction) -> Instruction:
+        return inner.broadcast(inner.zero(old.shape.element_type), bounds)
 
-def _branch_of_zeros(given: Instruction, make: Padder) -> Computation:
-    inner = make.for_computation()
-    inner.builder.parameter(0, given.shape)
-    shape = make.old.shape
-    return inner.computation(
-        f"{make.old.name}_nothing", inner.broadcast(inner.zero(shape.element_type), shape.dimensions)
-    )
-
-
-def _branch_of_elements(given: Instruction, make: Padder) -> Computation:
-    inner = make.for_computation()
-    parameter = inner.builder.parameter(0, given.shape)
-    elements = inner.elements(parameter)
-    return inner.computation(f"{make.old.name}_elements", inner.at_bounds(elements))
+    nothing = make.function(f"{name}_nothing", [given.shape], zeros)
+    elements = make.function(f"{name}_elements", [given.shape], lambda inner, x: inner.at_bounds(inner.elements(x)))
+    value = make.add(Conditional(branch_computations=(nothing, elements)), empty, given, given)
+    return array(value, dims)

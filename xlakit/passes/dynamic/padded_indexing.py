@@ -65,7 +65,7 @@ def gather(old: Instruction, operands: Sequence[Padded], make: Padder) -> Padded
             valid = some if valid is None else make.apply("and", valid, some)
     if valid is not None:
         value = make.chosen(valid, value, make.zero(value.shape.element_type))
-    return array(value, {d: make.instruction(size) for d, size in sorted(sizes.items())})
+    return array(value, {d: make.instruction(size) for d, size in sizes.items()})
 
 
 def _without(dimensions: Sequence[int], removed: int) -> tuple[int, ...]:

@@ -43,7 +43,7 @@ def set_dimension_size(old: Instruction, operands: Sequence[Padded], make: Padde
     inside = _within(size.value, dimension, x.shape.dimensions[dimension], make)
     if old.shape.dynamic_dimensions[dimension]:
         dims[dimension] = inside
-    return array(value, dict(sorted(dims.items())))
+    return array(value, dims)
 
 
 def _within(size: Instruction, dimension: int, bound: int, make: Padder) -> Instruction:
@@ -196,7 +196,7 @@ def dynamic_update_slice(old: Instruction, operands: Sequence[Padded], make: Pad
         written = beginning(written, bounds, make)
         ends: dict[int, Size] = {d: make.plus(starts[d], size) for d, size in update.dims.items()}
         written = make.chosen(make.valid(bounds, ends), written, value)
-    return array(written, {d: make.instruction(size) for d, size in sorted(dims.items())})
+    return array(written, {d: make.instruction(size) for d, size in dims.items()})
 
 
 def beginning(x: Instruction, sizes: Sequence[int], make: Padder) -> Instruction:
@@ -237,16 +237,27 @@ def concatenate(old: Instruction, operands: Sequence[Padded], make: Padder) -> P
     dims = {d: size for x in reversed(operands) for d, size in x.dims.items() if d != along}
     if not any(along in x.dims for x in operands):
         return array(make.add(Concatenate(dimension=along), *(p.value for p in parts)), dims)
-    zero = make.zero(kind)
-    room = [PaddingDimension()] * len(bounds)
-    room[along] = PaddingDimension(0, bounds[along] - parts[0].shape.dimensions[along])
-    value = make.add(Pad(padding=tuple(room)), parts[0].value, zero)
-    end = make.size(parts[0], along)
-    for part in parts[1:]:
-        starts = [make.instruction(end if d == along else 0) for d in range(len(bounds))]
-        value = make.add(DynamicUpdateSlice(), value, part.value, *starts)
-        end = make.plus(end, make.size(part, along))
-    return array(value, dict(sorted({**dims, along: make.instruction(end)}.items())))
+    blocks = [(part.value, make.size(part, along)) for part in parts]
+    value, total = one_after_another(blocks, along, bounds[along], make)
+    return array(value, {**dims, along: total})
+
+
+def one_after_another(
+    blocks: Sequence[tuple[Instruction, Size]], along: int, bound: int, make: Padder
+) -> tuple[Instruction, Instruction]:
+    """Arrays concatenated without their padding ``along`` a dimension, which gets a bound, and the total size.
+
+    blocks: each array with the number of its valid elements.
+    """
+    (value, end), *others = blocks
+    room = [PaddingDimension()] * value.shape.rank
+    room[along] = PaddingDimension(0, bound - value.shape.dimensions[along])
+    value = make.add(Pad(padding=tuple(room)), value, make.zero(value.shape.element_type))
+    for block, size in others:
+        starts = [make.instruction(end if d == along else 0) for d in range(len(room))]
+        value = make.add(DynamicUpdateSlice(), value, block, *starts)
+        end = make.plus(end, size)
+    return value, make.instruction(end)
 
 
 @_rule("reverse")

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import dataclasses
+from collections.abc import Collection, Sequence
 
 import numpy as np
 
@@ -40,31 +41,30 @@ def identity_of(computation: Computation, kind: PrimitiveType) -> Array | None:
     return identity_element(op, kind)
 
 
-def _unpadded(
-    arrays: Sequence[Padded],
-    inits: Sequence[Padded],
-    computation: Computation,
-    dimensions: Sequence[int],
-    make: Padder,
-) -> tuple[list[Instruction], Computation, bool]:
-    """Operands and reducer of a reduction along ``dimensions`` that ignores the padding.
+def _reduced(
+    op: Reduce | ReduceWindow, operands: Sequence[Padded], dimensions: Collection[int], make: Padder
+) -> Instruction:
+    """A reduction along ``dimensions`` that ignores the padding there.
 
     For a known reducer, padding becomes its identity. Other reducers get an additional PRED operand, whether an element
     is valid; then the last value returned is true.
     """
-    dims = {d: size for d, size in make.common_dims(arrays).items() if d in dimensions}
-    plain = [*(x.value for x in arrays), *(x.value for x in inits)]
+    count = len(operands) // 2
+    dims = {d: size for d, size in make.common_dims(operands[:count]).items() if d in dimensions}
+    arrays, inits = [x.value for x in operands[:count]], [x.value for x in operands[count:]]
     valid = make.valid(arrays[0].shape.dimensions, dims)
     if valid is None:
-        return plain, computation, False
+        return make.at_bounds([*arrays, *inits])
     # This is None for several arrays, since their reducers return tuples.
-    identity = identity_of(computation, arrays[0].shape.element_type)
+    identity = identity_of(op.to_apply, arrays[0].shape.element_type)
     if identity is not None:
-        filled = make.chosen(valid, arrays[0].value, make.constant(identity))
-        return [filled, inits[0].value], computation, False
-    count = len(arrays)
+        return make.at_bounds([make.chosen(valid, arrays[0], make.constant(identity)), *inits])
     true = make.scalar(True, PrimitiveType.PRED)
-    return [*plain[:count], valid, *plain[count:], true], selective(computation, make), True
+    value = make.add(dataclasses.replace(op, to_apply=selective(op.to_apply, make)), *arrays, valid, *inits, true)
+    # The program may declare other element types than the reducer has.
+    pairs = zip(make.elements(value)[:-1], make.old.shape.tuple_shapes_or_self, strict=True)
+    results = [make.convert(part, shape.element_type) for part, shape in pairs]
+    return make.tuple(*results) if make.old.shape.is_tuple else results[0]
 
 
 def selective(computation: Computation, make: Padder) -> Computation:
@@ -72,24 +72,24 @@ def selective(computation: Computation, make: Padder) -> Computation:
     old = [p.shape for p in computation.parameters]
     count = len(old) // 2
     flag = Shape(PrimitiveType.PRED)
-    inner = make.for_computation()
-    shapes = [*old[:count], flag, *old[count:], flag]
-    given = [inner.builder.parameter(i, shape) for i, shape in enumerate(shapes)]
-    left, left_valid, right, right_valid = given[:count], given[count], given[count + 1 : -1], given[-1]
-    kinds = [s.element_type for s in (computation.root.shape.tuple_shapes or (computation.root.shape,))]
-    alone = [
-        inner.apply("select", left_valid, inner.convert(a, kind), inner.convert(b, kind))
-        for a, b, kind in zip(left, right, kinds, strict=True)
-    ]
-    both = inner.apply("and", left_valid, right_valid)
-    if computation.is_pointwise:
-        combined = inner.elements(inner.add(Call(to_apply=computation), *left, *right))
-        results = [inner.apply("select", both, c, a) for c, a in zip(combined, alone, strict=True)]
-    else:
-        # The reducer may not terminate on arbitrary values, such as those of padding.
-        results = _called_where(both, computation, [*left, *right], alone, inner)
-    anything = inner.apply("or", left_valid, right_valid)
-    return inner.computation(f"{computation.name}_valid", inner.tuple(*results, anything))
+    kinds = [s.element_type for s in computation.root.shape.tuple_shapes_or_self]
+
+    def body(inner: Padder, *given: Instruction) -> Instruction:
+        left, left_valid, right, right_valid = given[:count], given[count], given[count + 1 : -1], given[-1]
+        alone = [
+            inner.apply("select", left_valid, inner.convert(a, kind), inner.convert(b, kind))
+            for a, b, kind in zip(left, right, kinds, strict=True)
+        ]
+        both = inner.apply("and", left_valid, right_valid)
+        if computation.is_pointwise:
+            combined = inner.elements(inner.add(Call(to_apply=computation), *left, *right))
+            results = [inner.apply("select", both, c, a) for c, a in zip(combined, alone, strict=True)]
+        else:
+            # The reducer may not terminate on arbitrary values, such as those of padding.
+            results = _called_where(both, computation, [*left, *right], alone, inner)
+        return inner.tuple(*results, inner.apply("or", left_valid, right_valid))
+
+    return make.function(f"{computation.name}_valid", [*old[:count], flag, *old[count:], flag], body)
 
 
 def _called_where(
@@ -100,26 +100,18 @@ def _called_where(
     make: Padder,
 ) -> list[Instruction]:
     """The results of a computation if a test holds, else ``otherwise`` without running the computation."""
-
-    def branch(result: Callable[[Padder, list[Instruction]], list[Instruction]], name: str) -> Computation:
-        inner = make.for_computation()
-        parameter = inner.builder.parameter(0, given.shape)
-        elements = inner.elements(parameter)
-        return inner.computation(f"{computation.name}_{name}", inner.tuple(*result(inner, elements)))
-
     count = len(operands)
     given = make.tuple(*operands, *otherwise)
-    run = branch(lambda inner, xs: inner.elements(inner.add(Call(to_apply=computation), *xs[:count])), "run")
-    skip = branch(lambda inner, xs: xs[count:], "skip")
-    return make.elements(make.add(Conditional(branch_computations=(run, skip)), test, given, given))
 
+    def run(inner: Padder, x: Instruction) -> Instruction:
+        called = inner.add(Call(to_apply=computation), *inner.elements(x)[:count])
+        return inner.tuple(*inner.elements(called))
 
-def _without_flag(value: Instruction, flagged: bool, is_tuple: bool, make: Padder) -> Instruction:
-    """The results without the validity flag."""
-    if not flagged:
-        return value
-    parts = make.elements(value)[:-1]
-    return make.tuple(*parts) if is_tuple else parts[0]
+    def skip(inner: Padder, x: Instruction) -> Instruction:
+        return inner.tuple(*inner.elements(x)[count:])
+
+    branches = tuple(make.function(f"{computation.name}_{b.__name__}", [given.shape], b) for b in (run, skip))
+    return make.elements(make.add(Conditional(branch_computations=branches), test, given, given))
 
 
 # -- reductions ----------------------------------------------------------------------------------------
@@ -129,42 +121,21 @@ def _without_flag(value: Instruction, flagged: bool, is_tuple: bool, make: Padde
 def reduce(old: Instruction, operands: Sequence[Padded], make: Padder) -> Padded:
     """Padding along the reduced dimensions becomes the identity of the reducer."""
     op, count = old.op_as(Reduce), len(operands) // 2
-    arrays, inits = operands[:count], operands[count:]
-    given, computation, flagged = _unpadded(arrays, inits, op.to_apply, op.dimensions, make)
-    if flagged:
-        value = make.add(Reduce(dimensions=op.dimensions, to_apply=computation), *given)
-        value = _without_flag(value, flagged, old.shape.is_tuple, make)
-        value = _as_declared(value, old.shape, make)
-    else:
-        value = make.at_bounds(given)
-    kept = [d for d in range(arrays[0].shape.rank) if d not in op.dimensions]
-    known = make.common_dims(arrays)
+    value = _reduced(op, operands, op.dimensions, make)
+    kept = [d for d in range(operands[0].shape.rank) if d not in op.dimensions]
+    known = make.common_dims(operands[:count])
     dims = {i: known[d] for i, d in enumerate(kept) if d in known}
     return bundle(value, [dims] * count)
-
-
-def _as_declared(value: Instruction, shape: Shape, make: Padder) -> Instruction:
-    """Results in the element types that the program declares."""
-    if not shape.is_tuple:
-        return make.convert(value, shape.element_type)
-    pairs = zip(make.elements(value), shape.tuple_shapes, strict=True)
-    return make.tuple(*(make.convert(part, s.element_type) for part, s in pairs))
 
 
 @_rule("reduce-window")
 def reduce_window(old: Instruction, operands: Sequence[Padded], make: Padder) -> Padded:
     """As a reduction under each placement of the window; the result's sizes are numbers of placements."""
     op, count = old.op_as(ReduceWindow), len(operands) // 2
-    arrays, inits = operands[:count], operands[count:]
     windows = op.window.dimensions
     spanned = [d for d, w in enumerate(windows) if w != _NO_WINDOW]
-    given, computation, flagged = _unpadded(arrays, inits, op.to_apply, spanned, make)
-    if flagged:
-        value = make.add(ReduceWindow(window=op.window, to_apply=computation), *given)
-        value = _as_declared(_without_flag(value, flagged, old.shape.is_tuple, make), old.shape, make)
-    else:
-        value = make.at_bounds(given)
-    dims = make.common_dims(arrays)
+    value = _reduced(op, operands, spanned, make)
+    dims = make.common_dims(operands[:count])
     for d in dims.keys() & set(spanned):
         dims[d] = make.instruction(make.placements(dims[d], windows[d]))
     return bundle(value, [dims] * count)
@@ -199,14 +170,15 @@ def _selected(x: Padded, op: SelectAndScatter, make: Padder) -> Instruction:
     valid = make.valid(bounds, x.dims) or make.broadcast(make.scalar(True, PrimitiveType.PRED), bounds)
     kind = op.select.parameters[0].shape.element_type
     values = make.convert(x.value, kind)
-    inner = make.for_computation()
+
+    def select(inner: Padder, *given: Instruction) -> Instruction:
+        (a, _, a_valid), (b, _, b_valid) = given[:3], given[3:]
+        wins = inner.add(Call(to_apply=op.select), a, b)
+        keeps = inner.apply("and", a_valid, inner.apply("or", inner.apply("not", b_valid), wins))
+        return inner.tuple(*(inner.apply("select", keeps, p, q) for p, q in zip(given[:3], given[3:], strict=True)))
+
     scalars = [Shape(kind), Shape(PrimitiveType.S32), Shape(PrimitiveType.PRED)]
-    given = [inner.builder.parameter(i, shape) for i, shape in enumerate([*scalars, *scalars])]
-    (a, _, a_valid), (b, _, b_valid) = given[:3], given[3:]
-    wins = inner.add(Call(to_apply=op.select), a, b)
-    keeps = inner.apply("and", a_valid, inner.apply("or", inner.apply("not", b_valid), wins))
-    root = inner.tuple(*(inner.apply("select", keeps, p, q) for p, q in zip(given[:3], given[3:], strict=True)))
-    selection = inner.computation(f"{op.select.name}_valid", root)
+    selection = make.function(f"{op.select.name}_valid", [*scalars, *scalars], select)
     starts = [make.zero(kind), make.number(-1), make.scalar(False, PrimitiveType.PRED)]
     window = ReduceWindow(window=op.window, to_apply=selection)
     return make.element(make.add(window, values, numbers, valid, *starts), 1)
@@ -269,12 +241,14 @@ def last_in_total_order(kind: PrimitiveType, *, greatest: bool) -> Array | None:
 
 def _valid_first(comparator: Computation, make: Padder) -> Computation:
     """less -> less if both elements are valid; else the valid one goes first."""
-    inner = make.for_computation()
+
+    def first(inner: Padder, *given: Instruction) -> Instruction:
+        *keys, missing, other_missing = given
+        less = inner.add(Call(to_apply=comparator), *keys)
+        return inner.apply("and", inner.apply("not", missing), inner.apply("or", other_missing, less))
+
     shapes = [*(p.shape for p in comparator.parameters), *[Shape(PrimitiveType.PRED)] * 2]
-    *given, missing, other_missing = [inner.builder.parameter(i, shape) for i, shape in enumerate(shapes)]
-    less = inner.add(Call(to_apply=comparator), *given)
-    first = inner.apply("and", inner.apply("not", missing), inner.apply("or", other_missing, less))
-    return inner.computation(f"{comparator.name}_valid", first)
+    return make.function(f"{comparator.name}_valid", shapes, first)
 
 
 @_rule("topk")
@@ -291,7 +265,7 @@ def top_k(old: Instruction, operands: Sequence[Padded], make: Padder) -> Padded:
         value = make.at_bounds([make.filled(x, make.constant(last), [last_dimension])])
         parts = make.elements(value)
     else:
-        parts = _first_in_order(x, op, make)
+        parts = _first_in_order(x, size, op, make)
     results: list[Instruction] = []
     for part in parts:
         valid = make.valid(part.shape.dimensions, {last_dimension: size})
@@ -299,21 +273,16 @@ def top_k(old: Instruction, operands: Sequence[Padded], make: Padder) -> Padded:
     return bundle(make.tuple(*results), [dims, dims])
 
 
-def _first_in_order(x: Padded, op: TopK, make: Padder) -> list[Instruction]:
+def _first_in_order(x: Padded, size: Instruction, op: TopK, make: Padder) -> list[Instruction]:
     """The first k elements of a stable sort, and their positions."""
-    axis = x.shape.rank - 1
-    inner = make.for_computation()
-    shapes = [Shape(x.shape.element_type)] * 2 + [Shape(PrimitiveType.S32)] * 2 + [Shape(PrimitiveType.PRED)] * 2
-    a, b, *_, missing, other_missing = [inner.builder.parameter(i, shape) for i, shape in enumerate(shapes)]
-    direction = ComparisonDirection.GT if op.largest else ComparisonDirection.LT
-    order = ComparisonType.TOTALORDER
-    less = inner.add(Compare(direction=direction, type=order), a, b)
-    first = inner.apply("and", inner.apply("not", missing), inner.apply("or", other_missing, less))
-    comparator = inner.computation("first", first)
-    valid = make.valid(x.shape.dimensions, {axis: x.dims[axis]})
-    missing_ones = make.apply("not", valid) if valid is not None else x.value
-    sort_op = Sort(dimension=axis, is_stable=True, to_apply=comparator)
-    positions = make.positions(x.shape.dimensions, axis)
-    parts = make.elements(make.add(sort_op, x.value, positions, missing_ones))[:2]
-    wanted = (*x.shape.dimensions[:-1], op.k)
-    return [beginning(part, wanted, make) for part in parts]
+    bounds, axis = x.shape.dimensions, x.shape.rank - 1
+    compare = Compare(
+        direction=ComparisonDirection.GT if op.largest else ComparisonDirection.LT, type=ComparisonType.TOTALORDER
+    )
+    shapes = [Shape(x.shape.element_type)] * 2 + [Shape(PrimitiveType.S32)] * 2
+    comparator = make.function("first", shapes, lambda inner, a, b, *_: inner.add(compare, a, b))
+    positions = make.positions(bounds, axis)
+    missing = make.compare(positions, make.broadcast(size, bounds), "GE")
+    order = Sort(dimension=axis, is_stable=True, to_apply=_valid_first(comparator, make))
+    parts = make.elements(make.add(order, x.value, positions, missing))[:2]
+    return [beginning(part, (*bounds[:-1], op.k), make) for part in parts]

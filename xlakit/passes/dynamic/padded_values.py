@@ -82,7 +82,7 @@ class Padded:
 
 def array(value: Instruction, dims: Mapping[int, Instruction]) -> Padded:
     """An array with sizes by dimension."""
-    return Padded(value, {((), d): size for d, size in dims.items()})
+    return Padded(value, {((), d): dims[d] for d in sorted(dims)})
 
 
 def bundle(value: Instruction, elements: Sequence[Mapping[int, Instruction]]) -> Padded:
@@ -197,7 +197,7 @@ class Padder(HloBuilder):
         for x in arrays:
             for d, size in x.dims.items():
                 dims[d] = self.instruction(self.least(dims.get(d, size), size))
-        return dict(sorted(dims.items()))
+        return dims
 
     def placements(self, size: Size, window: WindowDimension) -> Size:
         """The number of placements of a window along a dimension, the formula of ``WindowDimension.output_size``."""
@@ -228,17 +228,17 @@ class Padder(HloBuilder):
 
         The ``backend_config`` of the call names the operation that the error is about, and the shapes of its operands.
         """
-        given = self.tuple(*facts)
-        good, bad = self.for_computation(), self.for_computation()
-        name = f"{self.old.name}_check"
-        passed = good.computation(name, good.builder.parameter(0, size.shape))
-        parameter = bad.builder.parameter(0, given.shape)
-        operands = bad.elements(parameter)
+        given, name = self.tuple(*facts), f"{self.old.name}_check"
         op = CustomCall(custom_call_target=target, custom_call_has_side_effect=True)
         about = "; ".join((self.old.opcode, *(str(operand.shape) for operand in self.old.operands)))
         annotations = dataclasses.replace(self.old.annotations, backend_config=about)
-        fault = Instruction(op, operands, size.shape, self.old.name, annotations=annotations)
-        failed = bad.computation(name, bad.builder.append(fault))
+
+        def fail(inner: Padder, facts: Instruction) -> Instruction:
+            fault = Instruction(op, inner.elements(facts), size.shape, self.old.name, annotations=annotations)
+            return inner.builder.append(fault)
+
+        passed = self.function(name, [size.shape], lambda _, size: size)
+        failed = self.function(name, [given.shape], fail)
         return self.add(Conditional(branch_computations=(passed, failed)), holds, size, given)
 
     # -- valid elements and padding --------------------------------------------------------------
@@ -272,13 +272,16 @@ class Padder(HloBuilder):
         """The zero of a type."""
         return self.scalar(0, kind)
 
-    def for_computation(self) -> Padder:
-        """A new padder that makes a separate computation, for the same instruction."""
-        return Padder(ComputationBuilder(self.context), self.context, self.old, {})
+    # -- computations ----------------------------------------------------------------------------
 
-    def computation(self, name: str, root: Instruction) -> Computation:
-        """The instructions made so far, as a computation whose name begins with ``name``."""
-        return self.builder.computation(self.context.computation_name(name), root)
+    def function(self, name: str, shapes: Iterable[Shape], body: Callable[..., Instruction]) -> Computation:
+        """A computation with parameters of these shapes, whose name begins with ``name``.
+
+        body: gives its root, from a padder that makes its instructions and from its parameters.
+        """
+        inner = Padder(ComputationBuilder(self.context), self.context, self.old, {})
+        root = body(inner, *(inner.builder.parameter(number, shape) for number, shape in enumerate(shapes)))
+        return inner.builder.computation(self.context.computation_name(name), root)
 
 
 class NoRuleError(Exception):

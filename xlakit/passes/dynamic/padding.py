@@ -125,7 +125,8 @@ class _Padding:
                 self._padded[key] = _PaddedComputation(computation, ())
             else:
                 part = _Computation(self, computation, self._context)
-                self._padded[key] = part.part(dynamic_dims, packed, wanted)
+                made = self._padded[key] = part.part(dynamic_dims, packed, wanted)
+                self._padded[computation, dynamic_dims, packed, made.dynamic_dims] = made
         return self._padded[key]
 
     def is_affected(self, instruction: Instruction) -> bool:
@@ -269,8 +270,7 @@ class _Computation:
             if dynamic_dims.issuperset(body.dynamic_dims):
                 break
             dynamic_dims |= frozenset(body.dynamic_dims)
-        if body.dynamic_dims != wanted:
-            body = self._padding.padded_computation(op.body, (dynamic_dims,), packed=True, wanted=wanted)
+        body = self._padding.padded_computation(op.body, (dynamic_dims,), packed=True, wanted=wanted)
         condition = self._padding.padded_computation(op.condition, (dynamic_dims,), packed=True)
         loop = While(condition=condition.computation, body=body.computation)
         return parted(make.add(loop, joined(initial, wanted, make)), initial.shape, wanted, make)
@@ -283,12 +283,8 @@ class _Computation:
         found = [self._padding.padded_computation(branch, own, packed=True) for branch, own in pairs]
         wanted = tuple(sorted({dim for new in found for dim in new.dynamic_dims}))
         branches = tuple(
-            (
-                new
-                if new.dynamic_dims == wanted
-                else self._padding.padded_computation(branch, own, packed=True, wanted=wanted)
-            ).computation
-            for new, (branch, own) in zip(found, pairs, strict=True)
+            self._padding.padded_computation(branch, own, packed=True, wanted=wanted).computation
+            for branch, own in pairs
         )
         packed = [joined(x, sorted(x.sizes), make) for x in arguments]
         value = make.add(Conditional(branch_computations=branches), chooser.value, *packed)
