@@ -27,7 +27,7 @@ _LINE_BYTES = 64
 # Processors do not foresee the next row where a run of elements ends: rows are prefetched so many before they are read.
 _ROWS_AHEAD = 2
 # Rows that are copied as they are take less time than a line needs to arrive.
-_SHORT_ROWS_AHEAD = 8
+SHORT_ROWS_AHEAD = 8
 # Pieces of fewer elements are copied element by element.
 _LEAST_PIECE = 4
 # 128 in each of four bytes, the bias of left elements.
@@ -103,7 +103,7 @@ class PackRows:
                 start = reader.at(source, fn.load(I64, fn.at(runs, I64, run.index * 2)))
                 into = fn.at(packed_row, engine.packed, run.index * kc * engine.parts)
                 if self.form == ALONG:
-                    later = _distance(fn, sources, row.index, (row.index + _SHORT_ROWS_AHEAD).smin(rows - 1))
+                    later = _distance(fn, sources, row.index, (row.index + SHORT_ROWS_AHEAD).smin(rows - 1))
                     with fn.loop(0, kc * element_bytes(self.kind), _LINE_BYTES, hints=AS_WRITTEN) as line:
                         fn.prefetch(fn.at(start, I8, later + line.index), level=2)
                 if is_copy:

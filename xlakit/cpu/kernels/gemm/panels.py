@@ -11,7 +11,7 @@ from typing import ClassVar
 
 from xlakit.cpu.kernels.gemm.engine import Engine
 from xlakit.cpu.kernels.gemm.operands import ElementReader, Matrix
-from xlakit.cpu.kernels.gemm.packing import ACROSS, ALONG, SINGLE, form_of, transposed
+from xlakit.cpu.kernels.gemm.packing import ACROSS, ALONG, SHORT_ROWS_AHEAD, SINGLE, form_of, transposed
 from xlakit.cpu.kernels.gemm.store import first_lanes
 from xlakit.cpu.kernels.shared.masked import first_lanes_mask, has_masks, masked_store
 from xlakit.cpu.llvm import I64, PTR, Effort, Function, Type, Value
@@ -118,6 +118,8 @@ class PackPanels:
             with fn.loop(0, kc, hints=AS_WRITTEN) as step, fn.loop(0, panels, hints=AS_WRITTEN) as panel:
                 start = fn.load(PTR, fn.at(sources, PTR, panel.index * height))
                 value = reader.elements(reader.at(start, shift + step.index * stride), height)[0]
+                # The next step is far away, often in another page, which processors do not foresee.
+                fn.prefetch(reader.at(start, shift + (step.index + SHORT_ROWS_AHEAD) * stride), level=2)
                 into = (run.index * kc + step.index) * height
                 address = fn.at(self._panel(fn, panel.index), engine.packed, into)
                 fn.store(value, address, align=engine.packed.bytes)
