@@ -10,6 +10,7 @@ from tools.view.programs import STEP, step
 
 from xlakit.ir.instruction import HloModule
 from xlakit.tools.view.comparison import document_of_difference
+from xlakit.tools.view.page import packed
 from xlakit.tools.view.stages import document_of
 
 NODE = shutil.which("node")
@@ -28,6 +29,28 @@ def evaluate(script, **values):
     done = subprocess.run([NODE, "-e", text], input=json.dumps(values), capture_output=True, text=True, check=False)
     assert not done.returncode, done.stderr
     return json.loads(done.stdout)
+
+
+@pytest.mark.parametrize("program", [STEP, "HloModule m\nENTRY main { ROOT x = f32[2] parameter(0) }"])
+def test_pages_have_all_of_a_document(program):
+    packing = json.dumps(str(MODEL.parent / "packing.js"))
+    given = json.loads(json.dumps(document_of(HloModule.from_text(program)).as_dict()))
+    script = (
+        f"const {{ lines, ...rest }} = require({packing}).unpacked(given.page);"
+        + """
+        const plain = ([field, values]) => [field, ArrayBuffer.isView(values) ? Array.from(values) : values];
+        return { ...rest, lines: Object.fromEntries(Object.entries(lines).map(plain)) };
+    """
+    )
+    assert evaluate(script, page=packed(given)) == given
+
+
+def test_a_page_of_many_lines_is_half_as_large():
+    lines = "\n".join(f"  v{n} = f32[16] multiply(v{n - 1}, v{n // 2})" for n in range(1, 2000))
+    module = HloModule.from_text(f"HloModule m\nENTRY main {{\n  v0 = f32[16] parameter(0)\n{lines}\n}}\n")
+    document = document_of(module, passes=False).as_dict()
+    sizes = [len(json.dumps(d["lines"], separators=(",", ":"))) for d in (document, packed(document))]
+    assert sizes[1] < sizes[0] / 2
 
 
 @pytest.fixture(scope="module")

@@ -9,7 +9,7 @@ from tools.view.programs import STEP, step
 
 from xlakit.ir.instruction import HloModule
 from xlakit.tools import cli
-from xlakit.tools.view.page import SCRIPTS, page_of, static
+from xlakit.tools.view.page import SCRIPTS, packed, page_of, static
 from xlakit.tools.view.stages import document_of, view_module
 
 FIELDS = {"input", "select", "textarea"}
@@ -71,7 +71,7 @@ def test_controls_have_labels(page):
 
 
 def test_the_document_is_in_it(page):
-    assert data_of(page) == json.loads(json.dumps(document_of(step(), passes=True).as_dict())) | {
+    assert data_of(page) == json.loads(json.dumps(packed(document_of(step(), passes=True).as_dict()))) | {
         "steps": data_of(page)["steps"]
     }
 

@@ -5,14 +5,16 @@ from __future__ import annotations
 import html
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from importlib.resources import files
+from itertools import pairwise
 from typing import Any, Final
 
 # In the order in which they are loaded: the first knows nothing of the page, and each uses those before it.
 SCRIPTS: Final = (
     "vendor/dagre.min.js",
+    "packing.js",
     "matching.js",
     "model.js",
     "rows.js",
@@ -23,6 +25,11 @@ SCRIPTS: Final = (
     "mesh.js",
     "viewer.js",
 )
+# Fields of lines of which few combinations are in a program.
+COMBINED: Final = (
+    ("shape", "opcode", "rest", "flops", "transcendentals", "bytes", "operand_counts"),
+    ("source", "op_name"),
+)
 
 
 def page_of(document: Mapping[str, Any]) -> str:
@@ -31,11 +38,31 @@ def page_of(document: Mapping[str, Any]) -> str:
         "title": lambda: html.escape(str(document["title"])),
         "style": lambda: static("viewer.css"),
         "license": lambda: static("vendor/dagre.LICENSE"),
-        "document": lambda: _json(document),
+        "document": lambda: _json(packed(document)),
         "script": lambda: "\n".join(map(static, SCRIPTS)),
     }
     # A single pass, so that inserted parts are not scanned for placeholders.
     return re.sub(r"<!--(\w+)-->", lambda found: parts[found[1]](), static("viewer.html"))
+
+
+def packed(document: Mapping[str, Any]) -> dict[str, Any]:
+    """A document with its table of lines in half the text, which ``packing.js`` reads: fields that many lines have in
+    common are numbers of distinct combinations, names are counted from the line before, operands from their line.
+    """
+    lines = dict(document["lines"])
+    names: Sequence[int] = lines.pop("name")
+    counts: Sequence[int] = lines["operand_counts"]
+    owners = (name for name, count in zip(names, counts, strict=True) for _ in range(count))
+    lines["operands"] = [owner - operand for owner, operand in zip(owners, lines["operands"], strict=True)]
+    lines["names"] = [name - before for before, name in pairwise((0, *names))]
+    for combination in COMBINED:
+        rows = list(zip(*(lines.pop(field) for field in combination), strict=True))
+        numbers = {row: number for number, row in enumerate(dict.fromkeys(rows))}
+        table = (
+            dict(zip(combination, zip(*numbers, strict=True), strict=True)) if rows else {f: () for f in combination}
+        )
+        lines.setdefault("tables", []).append([[numbers[row] for row in rows], table])
+    return {**document, "lines": lines}
 
 
 def _json(document: object) -> str:

@@ -12,7 +12,6 @@ const Model = (() => {
       this.strings = document.strings;
       this.lines = document.lines;
       this.steps = document.steps;
-      this.starts = starts(document.lines.operand_counts);
       this.cache = new Map();
     }
 
@@ -20,6 +19,11 @@ const Model = (() => {
       let found = this.cache.get(key);
       if (found === undefined) this.cache.set(key, (found = make()));
       return found;
+    }
+
+    /** Where the operands of each line begin. */
+    get starts() {
+      return this.cached("starts", () => starts(this.lines.operand_counts));
     }
 
     /** A text field of a line: name, shape, opcode, rest, source or op_name. */
@@ -127,6 +131,7 @@ const Model = (() => {
         const queue = [this.steps[step].entry];
         for (const c of queue) {
           this.linesOf(c).forEach((line, position) => {
+            if (this.lines.calls[line] === undefined) return;
             this.calleesOf(step, line).forEach((callee, number) => {
               if (found.has(callee) || callee === this.steps[step].entry) return;
               found.set(callee, [c, position, number]);

@@ -277,5 +277,5 @@ class App {
   }
 }
 
-const app = new App(JSON.parse(document.getElementById("document").textContent));
+const app = new App(Packing.unpacked(JSON.parse(document.getElementById("document").textContent)));
 document.documentElement.dataset.ready = "true";
