@@ -1,5 +1,7 @@
 """The scripts for shells: what a shell offers after them is what the command line takes."""
 
+import os
+import re
 import shutil
 import subprocess
 
@@ -63,3 +65,50 @@ def test_the_shell_reads_its_script(shell, program, capsys, tmp_path):
     file.write_text(text)
     done = subprocess.run([program, "-n", str(file)], capture_output=True, text=True, check=False, timeout=60)
     assert (done.returncode, done.stderr) == (0, "")
+
+
+# What starts each shell without a person's files, and its first line.
+STARTS = {
+    "bash": (["--norc", "--noprofile", "-i"], "bind 'set enable-bracketed-paste off'; . ./script"),
+    "zsh": (["-f", "-i"], "unsetopt zle_bracketed_paste; autoload -Uz compinit; compinit -u -D; . ./script"),
+    "fish": (["--no-config", "-i"], "source ./script"),
+}
+
+
+@pytest.fixture(params=STARTS)
+def typed(request, tmp_path, capsys):
+    """Types a line and Tab into a shell; gives what the line becomes."""
+    pexpect = pytest.importorskip("pexpect", reason="no pexpect to type into a shell with")
+    program = shutil.which(request.param)
+    if program is None:
+        pytest.skip(f"{request.param} is not installed")
+    (tmp_path / "script").write_text(script(request.param, capsys))
+    (tmp_path / "step.hlo").write_text("")
+    arguments, first = STARTS[request.param]
+    environment = {**os.environ, "TERM": "dumb" if request.param != "fish" else "xterm", "HOME": str(tmp_path)}
+    shell = pexpect.spawn(
+        program, arguments, cwd=tmp_path, env=environment, encoding="utf-8", dimensions=(50, 200), timeout=60
+    )
+    # The number is what tells the answer from what is typed.
+    shell.sendline(f"{first}; printf 'ready-%d\\n' 2")
+    shell.expect("ready-2")
+
+    def line(text, expected):
+        shell.send(f"{text}\t")
+        # Shells move the cursor and set colors, and fish shows in gray what a line may become.
+        seen = re.escape(expected).replace(r"\ ", r"(?:\x1b[^a-zA-Z]*[a-zA-Z]|\s)+")
+        shell.expect(seen)
+        shell.sendcontrol("u")
+
+    yield line
+    shell.close(force=True)
+
+
+def test_a_person_types_in_a_shell(typed):
+    typed("xlakit comple", "xlakit completion ")
+    typed("xlakit --ver", "--version")
+    typed("xlakit run --trace --shad", "--shadow")
+    typed("xlakit run --backend inter", "interpreter")
+    typed("xlakit run --backend=inter", "=interpreter")
+    typed("xlakit run ste", "step.hlo")
+    typed("xlakit run --input ste", "step.hlo")

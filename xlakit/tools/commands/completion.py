@@ -63,6 +63,9 @@ def _option(parser: argparse.ArgumentParser, action: argparse.Action) -> Option:
     return Option(tuple(action.option_strings), " ".join(text.split()), action.nargs != 0, choices)
 
 
+# Of the command without a verb.
+_FIRST = {"--help": "show the verbs", "--version": "show the version"}
+
 _BASH = """\
 _xlakit() {
   local current=${COMP_WORDS[COMP_CWORD]} previous=${COMP_WORDS[COMP_CWORD-1]} verb=${COMP_WORDS[1]} words=
@@ -71,7 +74,7 @@ _xlakit() {
   elif [[ $previous == = ]]; then previous=${COMP_WORDS[COMP_CWORD-2]}; fi
   COMPREPLY=()
   if ((COMP_CWORD == 1)); then
-    COMPREPLY=($(compgen -W "@verbs@ --help --version" -- "$current"))
+    COMPREPLY=($(compgen -W "@verbs@" -- "$current"))
     return
   fi
   case "$verb $previous" in
@@ -101,12 +104,13 @@ def _bash(verbs: Mapping[str, Verb]) -> str:
         flags = " ".join(flag for option in verb.options for flag in option.names)
         other = f" else words='{' '.join(verb.words)}';" if verb.words else ""
         options.append(f"    {name}) if [[ $current == -* ]]; then words='{flags}';{other} fi ;;")
-    text = _BASH.replace("@verbs@", " ".join(verbs)).replace("@values@", "\n".join(values))
+    text = _BASH.replace("@verbs@", " ".join((*verbs, *_FIRST))).replace("@values@", "\n".join(values))
     return text.replace("@options@", "\n".join(options))
 
 
 def _zsh(verbs: Mapping[str, Verb]) -> str:
     names = "\n".join(f"    {_quoted(f'{name}:{verb.help}')}" for name, verb in verbs.items())
+    flags = " ".join(_quoted(f"{flag}:{text}") for flag, text in _FIRST.items())
     cases = "\n".join(_zsh_case(name, verb) for name, verb in verbs.items())
     return f"""\
 #compdef xlakit
@@ -114,8 +118,9 @@ _xlakit() {{
   local -a verbs=(
 {names}
   )
+  local -a flags=({flags})
   if ((CURRENT == 2)); then
-    _describe command verbs
+    if [[ $words[2] == -* ]]; then _describe -o option flags; else _describe command verbs; fi
     return
   fi
   local verb=$words[2]
@@ -136,15 +141,18 @@ def _zsh_case(name: str, verb: Verb) -> str:
         value = (
             f":value:({' '.join(option.choices)})" if option.choices else ":value:_files" if option.takes_value else ""
         )
-        specs += [_quoted(f"{flag}[{text}]{value}") for flag in option.names]
+        # With the sign a value follows it, or is the next word.
+        sign = "=" if value else ""
+        specs += [_quoted(f"{flag}{sign if flag[:2] == '--' else ''}[{text}]{value}") for flag in option.names]
     specs.append(_quoted(f"*:value:({' '.join(verb.words)})" if verb.words else "*:file:_files"))
     return f"    {name}) _arguments {' '.join(specs)} ;;"
 
 
 def _fish(verbs: Mapping[str, Verb]) -> str:
-    lines: list[str] = []
+    first = "complete -c xlakit -n __fish_use_subcommand"
+    lines = [f"{first} -l {flag[2:]} -d {_fish_quoted(text)}" for flag, text in _FIRST.items()]
     for name, verb in verbs.items():
-        lines.append(f"complete -c xlakit -n __fish_use_subcommand -f -a {name} -d {_fish_quoted(verb.help)}")
+        lines.append(f"{first} -f -a {name} -d {_fish_quoted(verb.help)}")
         seen = f"complete -c xlakit -n '__fish_seen_subcommand_from {name}'"
         if verb.words:
             lines.append(f"{seen} -f -a '{' '.join(verb.words)}'")
