@@ -136,6 +136,8 @@ PIPELINE: tuple[Pass, ...] = (
     DeadCode(),
     CommonSubexpressions(),
     _SIMPLIFY,
+    # Loops still compute the numbers of devices in their bodies.
+    _SCATTER_SUMS,
     _PACK_INVARIANTS,
     _WHILE_INVARIANTS,
     _WHILE_ELEMENTS,
@@ -152,7 +154,6 @@ PIPELINE: tuple[Pass, ...] = (
     _POOLING_GRADIENTS,
     _BATCH_MINOR,
     _SMALL_PRODUCTS,
-    _SCATTER_SUMS,
     _COMBINE_COLLECTIVES,
     _COLLECTIVE_MATMUL,
     Fuse(),

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence, Set
 
-from xlakit.ir.instruction import Computation, Instruction
+from xlakit.ir.instruction import Computation, HloModule, Instruction, computations_callees_first
 from xlakit.ir.traits import Distinct
 from xlakit.ops.control import Call, Conditional, Fusion, While
 from xlakit.ops.convolution import Convolution
@@ -17,7 +17,8 @@ from xlakit.ops.movement import Broadcast, Reshape
 from xlakit.ops.sort import Sort
 from xlakit.ops.windows import ReduceWindow
 from xlakit.options import knob
-from xlakit.passes.analysis.loops import Loop, LoopPass, State, elements_read, loop_of, with_state
+from xlakit.passes.analysis.channels import COLLECTIVES, channel_of, channels_met_apart
+from xlakit.passes.analysis.loops import Loop, LoopPass, State, elements_read, loop_of, trip_count, with_state
 from xlakit.passes.core.computation_builder import ComputationCloner
 from xlakit.passes.core.framework import PassContext, is_fixed
 
@@ -25,23 +26,42 @@ from xlakit.passes.core.framework import PassContext, is_fixed
 _FREE = (Broadcast, Constant, GetTupleElement, Iota, Parameter, Reshape, Tuple)
 # Loops and custom calls stay, since the loop may run no iteration.
 _STAYS = (Distinct, Call, Conditional, CustomCall, Fusion, While)
+# Operations whose effects are those of their computations.
+_CALLING = (Call, Conditional, Fusion, While)
 # Operations that are so expensive that their results are stored at any size.
 _HEAVY = (Contraction, Cholesky, Convolution, Fft, ReduceWindow, Sort, TriangularSolve)
 # Results of at most so many bytes are stored, even if their operands are smaller.
 _SMALL = knob("loop_invariants.small", 4096, 0, 1 << 20)
+# Results of collectives that are larger than their operands are stored up to so many bytes of all: a loop may gather
+# what would take too much memory as a whole.
+_GATHERED = knob("loop_invariants.gathered", 1 << 20, 0, 1 << 40)
 
 
 class WhileInvariants(LoopPass):
-    """Move instructions that depend on invariant elements only out of loops, if their results take little memory."""
+    """Move instructions that depend on invariant elements only out of loops, if their results take little memory.
+
+    Collectives, too, out of loops of a known trip count that have no other side effects: all devices do them once then.
+
+    apart: the channels at whose collectives devices may arrive in different orders.
+    """
 
     name = "while-invariants"
+
+    def __init__(self, apart: Set[Hashable] = frozenset()) -> None:
+        self._apart = apart
+
+    def run(self, module: HloModule, context: PassContext) -> HloModule:
+        """Change every computation."""
+        if not any(map(self.may_change, module.computations)):
+            return module
+        return super(WhileInvariants, WhileInvariants(channels_met_apart(module))).run(module, context)
 
     def change(self, computation: Computation, context: PassContext) -> Computation:
         """Change the loops of one computation."""
         found: dict[Instruction, tuple[Loop, list[Instruction]]] = {}
         for loop in map(loop_of, computation.instructions):
             if loop is not None and loop.unchanged:
-                moved = invariant_instructions(loop)
+                moved = invariant_instructions(loop, _collectives(loop, self._apart))
                 if moved and context.spend("invariant", len(moved)):
                     found[loop.instruction] = (loop, moved)
         if not found:
@@ -56,11 +76,33 @@ class WhileInvariants(LoopPass):
         return cloner.build()
 
 
-def invariant_instructions(loop: Loop) -> list[Instruction]:
+def _collectives(loop: Loop, apart: Set[Hashable]) -> Sequence[Instruction]:
+    """The collectives of a loop's body that all devices may do once instead of in each iteration."""
+    own = [i for i in loop.body.instructions if isinstance(i.op, COLLECTIVES) and not i.control_predecessors]
+    own = [i for i in own if channel_of(i.op) not in apart]
+    if not own or (trip_count(loop) or 0) < 2:
+        return ()
+    for computation in computations_callees_first([loop.body, loop.condition]):
+        for i in computation.instructions:
+            # Another device may have to reach this effect before it arrives at a collective.
+            if not isinstance(i.op, (*COLLECTIVES, *_CALLING)) and is_fixed(i):
+                return ()
+    room, found = _GATHERED.value, list[Instruction]()
+    for i in own:
+        more = i.shape.byte_size if i.shape.byte_size > sum(o.shape.byte_size for o in i.operands) else 0
+        if more <= room:
+            room -= more
+            found.append(i)
+    return found
+
+
+def invariant_instructions(loop: Loop, collectives: Sequence[Instruction] = ()) -> list[Instruction]:
     """The instructions of the body whose values the loop is to read as elements of its state, in program order.
 
-    They are the last of each chain of invariant instructions: a cheap one is replaced by its operands.
+    They are the last of each chain of invariant instructions: a cheap one is replaced by its operands. Collectives,
+    which may move although they are side effects, are among them.
     """
+    may_move = set(collectives)
     elements: dict[Instruction, int] = {}
     asked: list[Instruction] = []
     for instruction in loop.body.instructions:
@@ -68,7 +110,7 @@ def invariant_instructions(loop: Loop) -> list[Instruction]:
         if number is not None:
             if number in loop.unchanged:
                 elements[instruction] = 1 << number
-        elif _may_move(instruction) and all(o in elements for o in instruction.operands):
+        elif (instruction in may_move or _may_move(instruction)) and all(o in elements for o in instruction.operands):
             union = 0
             for operand in instruction.operands:
                 union |= elements[operand]
@@ -76,7 +118,8 @@ def invariant_instructions(loop: Loop) -> list[Instruction]:
         else:
             asked.extend(o for o in instruction.operands if o in elements)
     asked.extend([loop.body.root] if loop.body.root in elements else [])
-    chosen: set[Instruction] = set()
+    # A collective that only moved as the operand of another instruction would be done in the loop as well.
+    chosen = {i for i in collectives if i in elements}
     # Each instruction is visited once, although exponentially many paths may lead to it.
     seen: set[Instruction] = set()
     while asked:

@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import dataclasses
 from collections import Counter, defaultdict
-from collections.abc import Hashable, Iterable, Iterator, Sequence, Set
+from collections.abc import Hashable, Iterator, Sequence, Set
 
 from xlakit import link, machine
 from xlakit.data.shape import Shape, make_tuple_shape
-from xlakit.ir.instruction import Computation, HloModule, Instruction, computations_callees_first
-from xlakit.ir.operation import Op
-from xlakit.ops.communication.collective import Collective
+from xlakit.ir.instruction import Computation, HloModule, Instruction
 from xlakit.ops.communication.collective_moves import CollectivePermute
 from xlakit.ops.communication.collectives import AllGather, AllReduce, ReduceScatter
-from xlakit.ops.control import Conditional, While
 from xlakit.options import knob
-from xlakit.passes.analysis.loops import loop_of, trip_count
+from xlakit.passes.analysis.channels import COLLECTIVES, channel_of, channels_met_apart, channels_of
 from xlakit.passes.core.computation_builder import ComputationCloner
 from xlakit.passes.core.framework import Pass, PassContext, change_computations
 from xlakit.passes.simplify.common_subexpressions import CommonSubexpressions
@@ -37,8 +34,6 @@ _MOST_BYTES = knob("combine_collectives.most_bytes", _most_bytes, 0, 1 << 40)
 _MOST_OPERANDS = knob("combine_collectives.most_operands", 64, 3)
 
 _KINDS = (AllGather, AllReduce, CollectivePermute, ReduceScatter)
-# Operations that may be reordered with each other, since all devices do so alike.
-_COLLECTIVES = (Collective, CollectivePermute)
 
 
 class CombineCollectives(Pass):
@@ -56,51 +51,10 @@ class CombineCollectives(Pass):
 
     def run(self, module: HloModule, context: PassContext) -> HloModule:
         """Change every computation."""
-        if sum(1 for computation in module.computations for _ in _channels(computation)) < 2:
+        if sum(1 for computation in module.computations for _ in channels_of(computation)) < 2:
             return module
         kept = channels_met_apart(module)
         return change_computations(module, lambda computation: _changed(computation, kept, context))
-
-
-def channels_met_apart(module: HloModule) -> Set[Hashable]:
-    """The channels, as :func:`channel_of` gives them, at whose collectives devices may arrive in different orders."""
-    channels = {computation: tuple(_channels(computation)) for computation in module.computations}
-    counts = Counter(channel for own in channels.values() for channel in own)
-    callers = [i for computation in module.computations for i in computation.callers]
-    branches = [c for i in callers if isinstance(i.op, Conditional) for c in i.op.called_computations]
-    apart = {channel for channel in _within(branches) if counts[channel] > 1}
-    apart |= {
-        channel
-        for i in callers
-        if isinstance(i.op, While) and not _is_counted(i)
-        for channel in _within(i.op.called_computations)
-        # If one computation has all collectives of a channel, devices arrive at them in the same order anyway.
-        if sum(channel in own for own in channels.values()) > 1
-    }
-    apart.discard(None)
-    return apart
-
-
-def _within(computations: Iterable[Computation]) -> set[Hashable]:
-    """The channels of the collectives in computations and their callees."""
-    return {channel for called in computations_callees_first(list(computations)) for channel in _channels(called)}
-
-
-def _is_counted(loop: Instruction) -> bool:
-    """Whether a loop has a known trip count, so that all devices run it equally often."""
-    known = loop_of(loop)
-    return known is not None and trip_count(known) is not None
-
-
-def _channels(computation: Computation) -> Iterator[Hashable]:
-    """The channels of the collectives of a computation."""
-    return (channel_of(i.op) for i in computation.instructions if isinstance(i.op, _COLLECTIVES))
-
-
-def channel_of(op: Op) -> Hashable:
-    """The channel of a collective, which identifies its rendezvous; None for one without a channel."""
-    channel: int | None = getattr(op, "channel_id", None)
-    return None if channel is None else (op.opcode, channel)
 
 
 def _changed(computation: Computation, kept: Set[Hashable], context: PassContext) -> Computation:
@@ -174,7 +128,7 @@ def _common_of(instruction: Instruction, kept: Set[Hashable]) -> Hashable:
 def _is_fence(instruction: Instruction) -> bool:
     """Whether collectives may not be moved across an instruction: it has a side effect of another kind."""
     op = instruction.op
-    return op.can_have_effect and op.has_side_effect and not isinstance(op, _COLLECTIVES)
+    return op.can_have_effect and op.has_side_effect and not isinstance(op, COLLECTIVES)
 
 
 def _groups(order: Sequence[Instruction], own: set[Instruction]) -> Iterator[list[Instruction]]:

@@ -17,9 +17,9 @@ from xlakit.ir.instruction import Computation, HloModule, Instruction
 from xlakit.ops.communication.collectives import AllReduce, PartitionId, ReduceScatter, ReplicaId
 from xlakit.ops.dynamic import DynamicSlice
 from xlakit.ops.shared.numerics import to_integer
+from xlakit.passes.analysis.channels import channel_of, channels_met_apart
 from xlakit.passes.core.computation_builder import ComputationCloner
 from xlakit.passes.core.framework import Pass, PassContext, change_computations
-from xlakit.passes.scheduling.combine_collectives import channel_of, channels_met_apart
 from xlakit.passes.simplify.fold_constants import computed_from, value_of
 
 # Starts are computed for each device, some microseconds for each.
