@@ -47,14 +47,17 @@ def programs() -> dict[str, Any]:
     from benchmarks.programs.sharded import PROGRAMS
     from benchmarks.programs.sharded_functions import FUNCTIONS
     from benchmarks.programs.sharded_kinds import KINDS
+    from benchmarks.programs.sharded_methods import METHODS
     from benchmarks.programs.sharded_models import MODELS
     from benchmarks.programs.sharded_numerics import NUMERICS
     from benchmarks.programs.sharded_results import RESULTS
     from benchmarks.programs.sharded_steps import STEPS
     from benchmarks.programs.sharded_unequal import UNEQUAL
+    from benchmarks.programs.sharded_users import USERS
     from benchmarks.programs.sharded_wider import WIDER
 
-    return PROGRAMS | RESULTS | KINDS | STEPS | NUMERICS | UNEQUAL | MODELS | FUNCTIONS | WIDER
+    known = PROGRAMS | RESULTS | KINDS | STEPS | NUMERICS | UNEQUAL | MODELS | FUNCTIONS | WIDER
+    return known | USERS | METHODS
 
 
 def _mesh(program: Any, sizes: tuple[int, ...]) -> Any:
