@@ -6,13 +6,14 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from xlakit.data.primitive import PrimitiveType
-from xlakit.data.shape import Shape
+from xlakit.data.shape import Shape, make_tuple_shape
 from xlakit.ir.attributes import NO_ANNOTATIONS, Annotations
 from xlakit.ir.enums import FusionKind
 from xlakit.ir.instruction import Computation, Instruction, infer_shape
+from xlakit.ir.names import unused_name
 from xlakit.ir.operation import Op
 from xlakit.ops.control import Fusion
-from xlakit.ops.data import GetTupleElement, Parameter
+from xlakit.ops.data import GetTupleElement, Parameter, Tuple
 from xlakit.passes.core.framework import Names, PassContext, inherited, with_operands
 from xlakit.passes.core.hlo_builder import HloBuilder
 
@@ -149,6 +150,18 @@ class Fused(NamedTuple):
             Instruction(GetTupleElement(index=i), [fusion], r.shape, r.name, annotations=r.annotations)
             for i, r in enumerate(self.results)
         ]
+
+
+def with_results(
+    name: str, lines: Sequence[Instruction], results: Sequence[Instruction], taken: set[str], thread: str = "main"
+) -> Computation:
+    """The computation of ``lines`` whose root is the only result, or a tuple of several, of a name not in ``taken``."""
+    root = results[-1]
+    if len(results) > 1:
+        shape = make_tuple_shape([r.shape for r in results])
+        root = Instruction(Tuple(), results, shape, unused_name("result", taken))
+        lines = [*lines, root]
+    return Computation(name, tuple(lines), root, thread)
 
 
 def with_fusions(computation: Computation, nodes: Iterable[Instruction | Fused]) -> Computation:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
 
-from xlakit.data.shape import make_tuple_shape
 from xlakit.ir.def_use import users_of
 from xlakit.ir.enums import FusionKind
 from xlakit.ir.instruction import Computation, HloModule, Instruction
@@ -18,7 +17,7 @@ from xlakit.ops.data import GetTupleElement, Parameter, Tuple
 from xlakit.ops.movement import Broadcast, Reshape, Transpose
 from xlakit.ops.reduction import Reduce
 from xlakit.options import knob
-from xlakit.passes.core.computation_builder import Fused, with_fusions
+from xlakit.passes.core.computation_builder import Fused, with_fusions, with_results
 from xlakit.passes.core.framework import (
     Names,
     Pass,
@@ -58,22 +57,22 @@ class Epilogues(Pass):
 class _Group:
     """Instructions that become one fusion: products and their epilogues.
 
-    given: the operands of the fusion. position: its place in the schedule. body: its computation, when closed.
+    given: the operands of the fusion. results: the members with users outside. position: its place in the schedule.
     """
 
     def __init__(self) -> None:
+        self.results: Sequence[Instruction] = ()
+        self.position = 0.0
         self.members: dict[Instruction, None] = {}
         self.given: list[Instruction] = []
-        self.results: list[Instruction] = []
-        self.position = 0.0
-        self.body: Computation | None = None
         self._inner: dict[Instruction, Instruction] = {}
         self._lines: list[Instruction] = []
         self._names: set[str] = set()
 
-    def joined(self, members: Iterable[Instruction]) -> _Group:
-        """A group with more members."""
+    def joined(self, members: Iterable[Instruction], results: Sequence[Instruction], position: float) -> _Group:
+        """A group with more members, other results and another position."""
         group = _Group()
+        group.results, group.position = results, position
         group.members = dict(self.members)
         group.given = list(self.given)
         group._inner, group._lines, group._names = dict(self._inner), list(self._lines), set(self._names)
@@ -81,18 +80,14 @@ class _Group:
             group._take(member)
         return group
 
-    def close(self, results: list[Instruction]) -> Computation:
-        """Build the computation with these results."""
-        roots = [self._inner[r] for r in results]
-        root, lines = roots[0], self._lines
-        if len(roots) > 1:
-            root = Instruction(
-                Tuple(), roots, make_tuple_shape([r.shape for r in roots]), unused_name("result", self._names)
-            )
-            lines = [*lines, root]
-        self.results = results
-        self.body = Computation("fused", tuple(lines), root)
-        return self.body
+    def computation(self, name: str, thread: str = "main") -> Computation:
+        """The computation of the fusion."""
+        return with_results(name, self._lines, [self._inner[r] for r in self.results], self._names, thread)
+
+    @property
+    def is_chain(self) -> bool:
+        """Whether the fusion is a chain, of few operands."""
+        return len(self.given) <= _MOST_OPERANDS.value and chain_of(self.computation("fused")) is not None
 
     def _take(self, member: Instruction) -> None:
         self.members[member] = None
@@ -165,21 +160,27 @@ class _EpilogueFusion:
 
     def _grown(self, product: Instruction) -> _Group | None:
         """Grow the epilogue of a product, one instruction at a time, while the whole remains a chain."""
-        best = _Group().joined([product])
+        best = _Group().joined([product], [product], self._positions[product])
         refused: set[Instruction] = set()
         while len(best.members) < _MOST_MEMBERS.value and len(refused) < _MOST_REFUSED.value:
             user = self._next_user(best, refused)
             if user is None:
                 break
-            more = [user, *self._parts(user)]
-            results = self._results([*best.members, *more])
-            position = None if results is None else self._position_of([*best.members, *more])
-            group = None if position is None else best.joined(more)
-            if group is None or results is None or position is None or not _is_chain(group, results):
+            grown = self._with(best, [user, *self._parts(user)])
+            if grown is None:
                 refused.add(user)
             else:
-                best, best.position = group, position
+                best = grown
         return best if len(best.members) > 1 else None
+
+    def _with(self, group: _Group, more: Sequence[Instruction]) -> _Group | None:
+        """The group with more members, or None if that is no chain."""
+        members = [*group.members, *more]
+        results, position = self._results(members), self._position_of(members)
+        if results is None or position is None:
+            return None
+        grown = group.joined(more, results, position)
+        return grown if grown.is_chain else None
 
     def _next_user(self, group: _Group, refused: set[Instruction]) -> Instruction | None:
         """The first user of a member that might join."""
@@ -232,10 +233,5 @@ class _EpilogueFusion:
 
     def _fused(self, group: _Group) -> Fused:
         name = self._names.new("fusion")
-        body = group.close(group.results)
-        calls = Computation(f"fused_{name}", body.instructions, body.root, self._computation.execution_thread)
+        calls = group.computation(f"fused_{name}", self._computation.execution_thread)
         return Fused(name, FusionKind.OUTPUT, calls, group.given, group.results)
-
-
-def _is_chain(group: _Group, results: list[Instruction]) -> bool:
-    return len(group.given) <= _MOST_OPERANDS.value and chain_of(group.close(results)) is not None

@@ -8,15 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from xlakit.data.shape import make_tuple_shape
 from xlakit.ir.def_use import users_of
 from xlakit.ir.enums import FusionKind
 from xlakit.ir.instruction import Computation, Instruction, depth_first
 from xlakit.ir.names import unused_name
-from xlakit.ops.data import Parameter, Tuple
+from xlakit.ops.data import Parameter
 from xlakit.options import knob
 from xlakit.passes.analysis.cost_model import cost_model
-from xlakit.passes.core.computation_builder import Fused, with_fusions
+from xlakit.passes.core.computation_builder import Fused, with_fusions, with_results
 from xlakit.passes.core.framework import (
     Names,
     PassContext,
@@ -55,7 +54,7 @@ class _ClusterFusion:
         self._order = {instruction: i for i, instruction in enumerate(computation.instructions)}
         self._users = users_of(i for i in computation.instructions if i in self._live)
         self._loops = Loops()
-        # _inside: the clusters that compute an instruction. _clusters: the one of which it is a result, its root.
+        # _clusters_of: the clusters that compute an instruction. _clusters: the one of which it is a result, a root.
         self._clusters_of: dict[Instruction, list[Cluster]] = {}
         self._clusters: dict[Instruction, Cluster] = {}
         # The nanoseconds of recomputation on the path from an instruction to the results.
@@ -164,13 +163,8 @@ class _ClusterFusion:
             inner[member] = member.replace(operands=[inner[o] for o in member.operands])
             body.append(inner[member])
         roots = sorted(cluster.roots, key=order.__getitem__)
-        root = inner[roots[-1]]
-        if len(roots) > 1:
-            results = [inner[r] for r in roots]
-            shape = make_tuple_shape([r.shape for r in results])
-            root = Instruction(Tuple(), results, shape, unused_name("result", taken))
-            body.append(root)
         name = self._names.new("fusion" if len(cluster.members) > 1 else "alone")
-        computation = Computation(f"fused_{name}", tuple(body), root, self._computation.execution_thread)
+        thread = self._computation.execution_thread
+        computation = with_results(f"fused_{name}", body, [inner[r] for r in roots], taken, thread)
         kind = FusionKind.INPUT if cluster.reduced else FusionKind.LOOP
         return Fused(name, kind, computation, operands, roots)
