@@ -115,6 +115,14 @@ def applied_op(computation: Computation) -> Op | None:
     return root.op if len(root.operands) == 2 and {*root.operands} == {*parameters} else None
 
 
+def identity_of(computation: Computation, kind: PrimitiveType) -> Array | None:
+    """The identity of a reducer that is a known operation of one type; else None."""
+    op = reducer_op(computation)
+    if op is None or computation.root.shape.element_type is not kind:
+        return None
+    return identity_element(op, kind)
+
+
 def identity_element(op: Op, kind: PrimitiveType) -> Array | None:
     """The identity of an operation on a type: combined with any number it gives that number. None if there is none.
 

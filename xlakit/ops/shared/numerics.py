@@ -156,6 +156,17 @@ def highest(kind: PrimitiveType) -> Array | None:
     return _bound(kind, 1)
 
 
+def last_in_total_order(kind: PrimitiveType, *, greatest: bool) -> Array | None:
+    """The greatest or the least number of a type, of floats in their total order; None for narrow floats."""
+    if not kind.is_floating:
+        return highest(kind) if greatest else lowest(kind)
+    if kind.bit_width < 8 or kind.name.startswith("F8"):
+        return None
+    # A NaN with all bits set: with the sign bit it is the first in the total order, without it the last.
+    bits = (1 << (kind.bit_width - greatest)) - 1
+    return np.asarray(bits, dtype=f"u{kind.byte_width}").view(kind.dtype)
+
+
 def _bound(kind: PrimitiveType, sign: int) -> Array | None:
     if kind is PrimitiveType.PRED:
         return np.asarray(sign > 0)

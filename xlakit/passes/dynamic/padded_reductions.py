@@ -5,8 +5,6 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Collection, Sequence
 
-import numpy as np
-
 from xlakit.data.primitive import PrimitiveType
 from xlakit.data.shape import Shape
 from xlakit.ir.attributes import WindowDimension
@@ -16,9 +14,9 @@ from xlakit.ir.operation import Array
 from xlakit.ops.control import Call, Conditional
 from xlakit.ops.data import Parameter
 from xlakit.ops.elementwise.compare import Compare
-from xlakit.ops.reduction import Reduce, identity_element, reducer_op
+from xlakit.ops.reduction import Reduce, identity_of
 from xlakit.ops.scatter import Scatter
-from xlakit.ops.shared.numerics import highest, lowest
+from xlakit.ops.shared.numerics import last_in_total_order
 from xlakit.ops.sort import Sort, TopK
 from xlakit.ops.windows import ReduceWindow, SelectAndScatter
 from xlakit.passes.dynamic.padded_movement import beginning
@@ -31,14 +29,6 @@ _NO_WINDOW = WindowDimension(1)
 
 
 # -- reducers that ignore padding --------------------------------------------------------------------
-
-
-def identity_of(computation: Computation, kind: PrimitiveType) -> Array | None:
-    """The identity of a reducer that is a known operation of one type; else None."""
-    op = reducer_op(computation)
-    if op is None or computation.root.shape.element_type is not kind:
-        return None
-    return identity_element(op, kind)
 
 
 def _reduced(
@@ -226,17 +216,6 @@ def _last_key(comparator: Computation, operands: Sequence[Padded]) -> tuple[int,
     greatest = (direction is ComparisonDirection.LT) is (first % 2 == 0)
     number = last_in_total_order(kind, greatest=greatest)
     return None if number is None else (first // 2, number)
-
-
-def last_in_total_order(kind: PrimitiveType, *, greatest: bool) -> Array | None:
-    """The greatest or the least number of a type, of floats in their total order; None for narrow floats."""
-    if not kind.is_floating:
-        return highest(kind) if greatest else lowest(kind)
-    if kind.bit_width < 8 or kind.name.startswith("F8"):
-        return None
-    # A NaN with all bits set: with the sign bit it is the first in the total order, without it the last.
-    bits = (1 << (kind.bit_width - greatest)) - 1
-    return np.asarray(bits, dtype=f"u{kind.byte_width}").view(kind.dtype)
 
 
 def _valid_first(comparator: Computation, make: Padder) -> Computation:

@@ -11,10 +11,9 @@ from xlakit.ir.operation import Op
 from xlakit.ir.traits import Idempotent
 from xlakit.ops.elementwise.binary import Add
 from xlakit.ops.elementwise.select import Select
-from xlakit.ops.reduction import Reduce, reducer_op
+from xlakit.ops.reduction import Reduce, identity_of, reducer_op
 from xlakit.ops.scatter import Scatter
 from xlakit.passes.core.matching import is_zero, uniform
-from xlakit.passes.dynamic.padded_reductions import identity_of
 from xlakit.passes.simplify.reductions import is_identity
 from xlakit.passes.spmd.pieces.emit import Emitter
 from xlakit.passes.spmd.shardings.scopes import Scope

@@ -22,11 +22,10 @@ from xlakit.ops.dynamic import DynamicSlice
 from xlakit.ops.fft import Fft
 from xlakit.ops.gather import Gather
 from xlakit.ops.movement import Broadcast, Concatenate, Pad, Transpose
-from xlakit.ops.reduction import Reduce
+from xlakit.ops.reduction import Reduce, identity_of
 from xlakit.ops.scatter import Scatter
 from xlakit.ops.sort import Sort
 from xlakit.ops.windows import ReduceWindow, SelectAndScatter
-from xlakit.passes.dynamic.padded_reductions import identity_of
 
 # The frontend attribute of custom calls that gives the number of leading batch dimensions.
 BATCH_DIMENSIONS: Final = "num_batch_dims"

@@ -20,11 +20,12 @@ from xlakit.ir.instruction import Instruction
 from xlakit.ops.data import Iota
 from xlakit.ops.gather import Gather
 from xlakit.ops.movement import Broadcast
-from xlakit.ops.reduction import Reduce, identity_element
+from xlakit.ops.reduction import Reduce, identity_element, identity_of
+from xlakit.ops.shared.numerics import last_in_total_order
 from xlakit.ops.sort import TopK
 from xlakit.passes.analysis.arg_min_max import arg_min_max_of
 from xlakit.passes.core.matching import uniform
-from xlakit.passes.dynamic.padded_reductions import identity_of, last_in_total_order, selective
+from xlakit.passes.dynamic.padded_reductions import selective
 from xlakit.passes.dynamic.padded_values import Padder
 from xlakit.passes.spmd.pieces.emit import Emitter
 from xlakit.passes.spmd.pieces.local import splits_of

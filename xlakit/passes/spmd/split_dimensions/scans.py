@@ -21,9 +21,8 @@ from xlakit.ir.attributes import Window, WindowDimension
 from xlakit.ir.instruction import Instruction
 from xlakit.ops.data import Iota
 from xlakit.ops.elementwise.select import Select
-from xlakit.ops.reduction import Reduce
+from xlakit.ops.reduction import Reduce, identity_of
 from xlakit.ops.windows import ReduceWindow
-from xlakit.passes.dynamic.padded_reductions import identity_of
 from xlakit.passes.spmd.shardings.factors import can_be_in_parts, factors_of
 from xlakit.passes.spmd.shardings.tilings import local_sizes, parts, unequal_dims
 from xlakit.passes.spmd.shardings.values import Piece

@@ -24,9 +24,8 @@ from xlakit.ir.operation import Op
 from xlakit.ops.elementwise.compare import Compare
 from xlakit.ops.elementwise.select import Select
 from xlakit.ops.movement import Pad
-from xlakit.ops.reduction import Reduce, reducer_op
+from xlakit.ops.reduction import Reduce, identity_of, reducer_op
 from xlakit.ops.windows import SelectAndScatter
-from xlakit.passes.dynamic.padded_reductions import identity_of
 from xlakit.passes.spmd.shardings.factors import Factors, can_be_in_parts, factors_of
 from xlakit.passes.spmd.shardings.tilings import Split, Tiling, parts, unequal_dims
 from xlakit.passes.spmd.shardings.values import Piece

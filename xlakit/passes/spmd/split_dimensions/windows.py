@@ -22,8 +22,8 @@ from xlakit.ir.operation import Op
 from xlakit.ops.convolution import Convolution
 from xlakit.ops.elementwise.binary import Add
 from xlakit.ops.movement import Pad, Reverse, Slice
+from xlakit.ops.reduction import identity_of
 from xlakit.ops.windows import ReduceWindow
-from xlakit.passes.dynamic.padded_reductions import identity_of
 from xlakit.passes.spmd.pieces.local import local_op, local_slice, mirrored, splits_of
 from xlakit.passes.spmd.pieces.reshard import resharded
 from xlakit.passes.spmd.shardings.factors import Dims, Factors, can_be_in_parts, factors_of
