@@ -72,22 +72,31 @@ def main(fault: str, rank: int, count: int, coordinator: str, timeout: str) -> N
     os._exit(0)
 
 
-def _program(count: int) -> Callable[..., float]:
-    """The sum over the first processes: a function of the number of elements."""
+def _over_processes(function: Callable[[Any], Any], count: int) -> tuple[Any, Callable[[int], Any]]:
+    """A program of the first processes, each with its part of an array; and ones for it, so many for each process."""
     import jax
     from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-    mesh = Mesh(np.array(jax.devices()[:count]), ("x",))
-    spec = PartitionSpec("x")
+    mesh, spec = Mesh(np.array(jax.devices()[:count]), ("x",)), PartitionSpec("x")
+
+    def ones(size: int) -> Any:
+        sharding = NamedSharding(mesh, spec)
+        return jax.make_array_from_callback((size * count,), sharding, lambda index: np.ones(size, np.float32))
+
+    return jax.jit(jax.shard_map(function, mesh=mesh, in_specs=spec, out_specs=spec)), ones
+
+
+def _program(count: int) -> Callable[..., float]:
+    """The sum over the first processes: a function of the number of elements."""
+    import jax
 
     def total(x: Any) -> Any:
         return jax.lax.psum(x, "x")
 
-    program = jax.jit(jax.shard_map(total, mesh=mesh, in_specs=spec, out_specs=spec))
+    program, ones = _over_processes(total, count)
 
     def run(size: int, fault: str = "") -> float:
-        sharding = NamedSharding(mesh, spec)
-        x = jax.make_array_from_callback((size * count,), sharding, lambda index: np.ones(size, np.float32))
+        x = ones(size)
         times = 1000 if fault == "is killed while data move" else 1
         for _ in range(times):
             x = program(x) / count
@@ -136,17 +145,14 @@ def _meet(fault: str) -> None:
 def _another(count: int) -> Callable[[], float]:
     """Another program, compiled."""
     import jax
-    from jax.sharding import Mesh, NamedSharding, PartitionSpec
-
-    mesh = Mesh(np.array(jax.devices()[:count]), ("x",))
-    spec = PartitionSpec("x")
-    x = jax.make_array_from_callback((8 * count,), NamedSharding(mesh, spec), lambda index: np.ones(8, np.float32))
 
     def largest(x: Any) -> Any:
         return jax.lax.pmax(x * x, "x")
 
-    program = jax.jit(jax.shard_map(largest, mesh=mesh, in_specs=spec, out_specs=spec)).lower(x).compile()
-    return lambda: float(np.asarray(program(x).addressable_data(0))[0])
+    program, ones = _over_processes(largest, count)
+    x = ones(8)
+    compiled = program.lower(x).compile()
+    return lambda: float(np.asarray(compiled(x).addressable_data(0))[0])
 
 
 def _try(rank: int, run: Callable[[], float]) -> None:
