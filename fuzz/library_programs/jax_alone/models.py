@@ -147,7 +147,8 @@ def beam_search(key):
 @program("models/selective_state_space")
 def selective_state_space(key):
     """A state space whose steps depend on its input, by an associative scan and its gradient."""
-    length, width, states = 64, 16, 4
+    # Of these sizes, LLVM's vectorizer once went through the branches of one fusion for longer than anyone waits.
+    length, width, states = 64, 32, 8
     keys = jax.random.split(key, 6)
     names = {"b": states, "c": states, "step": width, "o": width}
     weights = {n: _weights(k, width, s) for k, (n, s) in zip(keys, names.items(), strict=False)}
