@@ -59,7 +59,7 @@ def packed(document: Mapping[str, Any]) -> dict[str, Any]:
         rows = list(zip(*(lines.pop(field) for field in combination), strict=True))
         numbers = {row: number for number, row in enumerate(dict.fromkeys(rows))}
         table = (
-            dict(zip(combination, zip(*numbers, strict=True), strict=True)) if rows else {f: () for f in combination}
+            dict(zip(combination, zip(*numbers, strict=True), strict=True)) if rows else dict.fromkeys(combination, ())
         )
         lines.setdefault("tables", []).append([[numbers[row] for row in rows], table])
     return {**document, "lines": lines}
