@@ -71,9 +71,9 @@ def test_threads_multiply_as_much_as_each_other(rows, columns, wide, width):
 
 
 def test_tasks_are_more_where_packing_again_is_cheap(tmp_path, monkeypatch):
-    def tasks(memory):
-        rates = {"read_bytes_per_nanosecond_memory": memory, "read_bytes_per_nanosecond_l2": 8.0 * memory}
-        path = tmp_path / f"machine_{memory}.json"
+    def tasks(copied):
+        rates = {"copy_bytes_per_nanosecond_one_thread": copied}
+        path = tmp_path / f"machine_{copied}.json"
         caches = {"l1": 32 << 10, "l2": 512 << 10, "l3": 32 << 20}
         path.write_text(json.dumps({"threads": 2, "caches": caches, "measured": rates}))
         monkeypatch.setenv(machine.VARIABLE, str(path))

@@ -52,7 +52,7 @@ _TASK_PRODUCTS = knob("gemm.task_products", 1 << 19, 64, 1000, tries=(times(0.25
 _LEAST_TILES = knob("gemm.least_tiles", 16, 1)
 _LEAST_SLIVERS = knob("gemm.least_slivers", 4, 1)
 # The costs of packing an element for one more task, and of reading it again unpacked, in multiply-adds: the time of
-# its bytes from memory and in the second-level cache, of which out-of-order execution hides most of a plain read.
+# copying its bytes. The bytes of a plain read come from a cache, and out-of-order execution hides most of the time.
 _PACKING = knob("gemm.packing", lambda: _packing_products(machine.current()), 0.0, 1000.0, tries=(times(0.3), times(3)))
 _HIDDEN = 12.5
 _READING = knob("gemm.reading", lambda: _packing_products(machine.current()) / _HIDDEN, 0.1, 1000.0)
@@ -75,9 +75,9 @@ _MOST_TASKS = knob("gemm.most_tasks", lambda: 8 * max(2, machine.current().threa
 
 
 def _packing_products(described: machine.Machine) -> float:
-    """The multiply-adds of F32 in the time in which a core packs an element; other types have others of both."""
-    nanoseconds = sum(4 / described.rate(f"read_bytes_per_nanosecond_{name}") for name in ("memory", "l2"))
-    return described.rate("fused_per_nanosecond_f32") * nanoseconds
+    """The multiply-adds of F32 in the time in which a core copies an element; other types have others of both."""
+    copied = described.rate("copy_bytes_per_nanosecond_one_thread")
+    return described.rate("fused_per_nanosecond_f32") * 4 / copied
 
 
 @dataclass(frozen=True, slots=True)
