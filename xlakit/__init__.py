@@ -23,7 +23,7 @@ else:
     def __getattr__(name: str) -> Any:
         if name == "__all__":  # what `from xlakit import *` asks for
             return _offered()
-        if name.startswith("__"):
+        if name.startswith("_"):
             raise AttributeError(f"module 'xlakit' has no attribute '{name}'")
         from importlib import import_module
 

@@ -325,11 +325,16 @@ def test_backends_that_agree_are_told(chain, capsys):
     assert "all outputs agree" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("backends", ["cpu,jaxlib", "plain,interpreter"])
-def test_all_backends_are_compared(chain, capsys, backends):
+# jaxlib runs each candidate in a process of its own: there are to be few.
+SHORT = "ENTRY main {\n  x = f32[32] parameter(0)\n  b = f32[32] tanh(x)\n  ROOT n = f32[32] negate(b)\n}\n"
+
+
+@pytest.mark.parametrize(("backends", "text", "left"), [("cpu,jaxlib", SHORT, 2), ("plain,interpreter", CHAIN, 4)])
+def test_all_backends_are_compared(chain, capsys, backends, text, left):
+    chain.write_text(text)
     # A tolerance of nothing finds the roundings of tanh.
     assert cli.main(["reduce", str(chain), "--compare", backends, "--rtol", "0", "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["instructions"] <= 4
+    assert json.loads(capsys.readouterr().out)["instructions"] <= left
 
 
 def test_a_search_goes_on_where_it_was(chain, capsys):

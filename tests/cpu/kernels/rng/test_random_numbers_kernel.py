@@ -6,13 +6,18 @@ Seeds are fixed, so that each test statistic is the same number every time.
 import ml_dtypes
 import numpy as np
 import pytest
-import scipy.stats
 from evaluating import build, shape_of
 
 import xlakit as xla
 
 # No test statistic may be so unlikely.
 LEAST = 1e-4
+
+
+@pytest.fixture(scope="module")
+def stats():
+    """SciPy's statistics, which take a second to load: not where tests are only collected."""
+    return pytest.importorskip("scipy.stats")
 
 
 def executable(distribution, kind, sizes, first, second, backend="cpu", **options):
@@ -80,46 +85,46 @@ def test_normal_numbers_are_the_interpreters(kind):
 
 
 @pytest.mark.parametrize("kind", [xla.F32, xla.F64], ids=lambda kind: kind.hlo_name)
-def test_uniform_floats(kind):
+def test_uniform_floats(kind, stats):
     values = drawn("uniform", kind, 200_000, -1, 3)[0]
-    assert scipy.stats.kstest(values, scipy.stats.uniform(-1, 4).cdf).pvalue > LEAST
+    assert stats.kstest(values, stats.uniform(-1, 4).cdf).pvalue > LEAST
     # The last places are as even as the first ones.
     parts = np.floor((values + 1) / 4 * 2**20).astype(np.int64) % 1024
-    assert scipy.stats.chisquare(np.bincount(parts, minlength=1024)).pvalue > LEAST
+    assert stats.chisquare(np.bincount(parts, minlength=1024)).pvalue > LEAST
 
 
 @pytest.mark.parametrize("kind", [xla.S8, xla.U32, xla.S64], ids=lambda kind: kind.hlo_name)
-def test_uniform_integers(kind):
+def test_uniform_integers(kind, stats):
     values = drawn("uniform", kind, 200_000, 3, 100)[0].astype(np.int64)
     assert (values.min(), values.max()) == (3, 99)
-    assert scipy.stats.chisquare(np.bincount(values - 3, minlength=97)).pvalue > LEAST
+    assert stats.chisquare(np.bincount(values - 3, minlength=97)).pvalue > LEAST
 
 
-def test_integers_of_three_quarters_of_the_range():
+def test_integers_of_three_quarters_of_the_range(stats):
     # A remainder of a random word would take the first third twice as often.
     values = drawn("uniform", xla.U32, 100_000, 0, 3 << 30)[0]
-    assert scipy.stats.chisquare(np.bincount((values / 2**30).astype(int), minlength=3)).pvalue > LEAST
+    assert stats.chisquare(np.bincount((values / 2**30).astype(int), minlength=3)).pvalue > LEAST
 
 
-def test_coins():
+def test_coins(stats):
     values = drawn("uniform", xla.PRED, 100_000, 0, 1)[0]
-    assert scipy.stats.binomtest(int(values.sum()), 100_000).pvalue > LEAST
+    assert stats.binomtest(int(values.sum()), 100_000).pvalue > LEAST
     pairs = (values[::2] * 2 + values[1::2]).astype(int)
-    assert scipy.stats.chisquare(np.bincount(pairs, minlength=4)).pvalue > LEAST
+    assert stats.chisquare(np.bincount(pairs, minlength=4)).pvalue > LEAST
 
 
 @pytest.mark.parametrize("kind", [xla.F32, xla.F64], ids=lambda kind: kind.hlo_name)
-def test_normal_numbers(kind):
+def test_normal_numbers(kind, stats):
     count = 400_000
     values = (drawn("normal", kind, count, 2, 0.5)[0] - 2) / 0.5
-    assert scipy.stats.kstest(values, scipy.stats.norm.cdf).pvalue > LEAST
+    assert stats.kstest(values, stats.norm.cdf).pvalue > LEAST
     # Mean, variance, skewness and kurtosis, in standard deviations of their own.
     moments = [values.mean(), (values**2).mean() - 1, (values**3).mean(), (values**4).mean() - 3]
     scores = np.array(moments) * np.sqrt(count / np.array([1.0, 2.0, 15.0, 96.0]))
     assert np.abs(scores).max() < 4
     for bound in (2.0, 3.0, 4.0):
         for tail in (values > bound, values < -bound):
-            assert scipy.stats.binomtest(int(tail.sum()), count, scipy.stats.norm.sf(bound)).pvalue > LEAST
+            assert stats.binomtest(int(tail.sum()), count, stats.norm.sf(bound)).pvalue > LEAST
     # The two numbers of a point are independent, in size as well.
     assert abs(np.corrcoef(values[::2], values[1::2])[0, 1]) * np.sqrt(count / 2) < 4
     assert abs(np.corrcoef(values[::2] ** 2, values[1::2] ** 2)[0, 1]) * np.sqrt(count / 2) < 4
