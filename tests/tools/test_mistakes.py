@@ -106,3 +106,11 @@ def test_a_program_that_does_not_fail_as_asked_has_a_hint(folder, capsys, line, 
 def test_functions_say_which_argument_is_unfit(call, said):
     with pytest.raises(xla.ArgumentError, match=said):
         call(xla.HloModule.from_text("ENTRY e { ROOT x = f32[] parameter(0) }"))
+
+
+@pytest.mark.parametrize("words", [["run", ""], ["check", "step.hlo", ""], ["diff", "step.hlo", ""], ["view", ""]])
+@pytest.mark.usefixtures("folder")
+def test_an_empty_name_is_not_the_current_folder(words, capsys):
+    assert cli.main(words) == 2
+    out, err = capsys.readouterr()
+    assert (out, "the name of a program is empty" in err) == ("", True)

@@ -253,7 +253,10 @@ def pairs_of(first: str, second: str) -> list[tuple[Program, Program]]:
 
 
 def is_folder(file: str) -> bool:
-    """Whether this is a folder that stands for the programs in it."""
+    """Whether this is a folder that stands for the programs in it. Raises ArgumentError for an empty name."""
+    if not file:
+        # Path("") is the current folder: all in it and below would be read.
+        raise ArgumentError("the name of a program is empty", hint="name a file or a folder; the current one is .")
     path = Path(file)
     return file != "-" and path.is_dir() and not is_dump(path)
 
