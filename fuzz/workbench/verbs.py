@@ -40,6 +40,8 @@ _FLAGS: Final[Mapping[str, Sequence[str]]] = {
     "given-proto": (_PROTO, "--xla_dump_hlo_unoptimized_snapshots"),
     "given-text": (_TEXT, "--xla_dump_hlo_unoptimized_snapshots"),
 }
+# Of each pass it has a page with a drawing for each of its fusions: hours, and gigabytes.
+_DRAWN: Final = "--xla_dump_fusion_visualization"
 # What a seed adds: to what a dump has, and to what XLA makes of the program.
 _FORMS: Final = (
     "--xla_dump_hlo_as_long_text",
@@ -47,7 +49,7 @@ _FORMS: Final = (
     "--xla_dump_disable_metadata",
     "--xla_dump_compress_protos",
     "--xla_dump_module_metadata",
-    "--xla_dump_fusion_visualization",
+    _DRAWN,
 )
 _WAYS: Final = (
     "--xla_backend_optimization_level=0",
@@ -268,6 +270,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             rng = random.Random(f"{options.seed} {program}") if options.seed else None
             for kind, flags in _FLAGS.items():
                 given = [*flags, *(flag for flag in drawn(rng) if flag not in flags)]
+                if kind == "passes" and _DRAWN in given:
+                    given.remove(_DRAWN)
                 if rng is not None:
                     print(f"{kind}: {' '.join(given)}", flush=True)
                 dump(program, given, Path(name) / program / kind)
