@@ -1,9 +1,12 @@
 """The examples of the pages on fusion: which members a cluster has, and through which views they are read."""
 
+import pytest
+
 import xlakit as xla
 from xlakit.passes.fusion.cluster import Cluster
 from xlakit.passes.fusion.fusible import Domain
 from xlakit.passes.fusion.views import Loops, Span
+from xlakit.passes.pipeline import run_pipeline
 
 
 def _cluster(text, *joining):
@@ -82,3 +85,34 @@ ENTRY main {
     for rows, length, joins in ((4096, 32, False), (8, 32, True), (4096, 1000, True)):
         cluster, i = _cluster(text % (rows, length, rows, rows))
         assert cluster.join(i["sum"], [i["log"]], cluster.demand_of([i["log"]], i["sum"])) == joins
+
+
+_JOINED = """ENTRY main {
+  x = f32[4096] parameter(0)
+  i = s32[8192,1] parameter(1)
+  a = f32[1,4096] exponential(f32[1,4096] reshape(x))
+  b = f32[1,4096] tanh(f32[1,4096] reshape(x))
+  both = f32[2,4096] concatenate(a, b), dimensions={0}
+  line = f32[8192] reshape(both)
+  ROOT r = %s
+}"""
+_GATHER = (
+    "f32[8192] gather(line, i), offset_dims={}, collapsed_slice_dims={0}, start_index_map={0}, index_vector_dim=1, "
+    "slice_sizes={1}"
+)
+
+
+@pytest.mark.parametrize(("root", "read"), [(_GATHER, 8192), ("f32[7000] slice(line), slice={[100:7100]}", 7000)])
+def test_where_no_loop_is_cut_each_part_is_computed_for_all_elements(root, read):
+    cluster, i = _cluster(_JOINED % root, "line", "both")
+    assert [cluster.demand_of([i["both"]], i[name]).computed for name in "ab"] == [read, read]
+
+
+def test_where_loops_are_cut_each_part_is_computed_once():
+    cluster, i = _cluster(_JOINED % "f32[8192] negate(line)", "line", "both")
+    assert [cluster.demand_of([i["both"]], i[name]).computed for name in "ab"] == [4096, 4096]
+
+
+def test_parts_that_a_gather_reads_are_stored_before_it():
+    after = run_pipeline(xla.HloModule.from_text(_JOINED % _GATHER))
+    assert sum(i.opcode == "fusion" for i in after.entry.instructions) == 2

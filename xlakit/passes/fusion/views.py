@@ -199,17 +199,22 @@ def _reshape(read: _Read) -> View:
         spans[proper.pop(0)] = view[result_dims.pop(0)]
     while result_dims and proper and sizes[result_dims[-1]] == operand_sizes[proper[-1]]:
         spans[proper.pop()] = view[result_dims.pop()]
-    if not result_dims:
+    if not result_dims or not proper:
         return tuple(spans)
     regrouped = tuple([view[d] for d in result_dims])
     joined = _joined([sizes[d] for d in result_dims], regrouped, read.loops)
     if len(proper) == 1 and joined is not None:
         spans[proper[0]] = joined
         return tuple(spans)
-    is_all = all((s.start, s.stride, s.length) == (0, 1, sizes[o]) for s, o in zip(regrouped, result_dims, strict=True))
-    for position, d in enumerate(proper):
-        key = (position,) if is_all else (read.user, position)
-        spans[d] = span(0, operand_sizes[d], read.loops.of(*key, within=regrouped))
+    if all((s.start, s.stride, s.length) == (0, 1, sizes[d]) for s, d in zip(regrouped, result_dims, strict=True)):
+        for position, d in enumerate(proper):
+            spans[d] = span(0, operand_sizes[d], read.loops.of(position, within=regrouped))
+        return tuple(spans)
+    # Indices that are quotients and remainders, or unknown: no loop can be cut where they leave a part of the operand.
+    # The number of elements stays, in the dimension that is the last to be left out.
+    loop, longest = read.loops.of(read.user, within=regrouped), max(proper, key=operand_sizes.__getitem__)
+    for d in proper:
+        spans[d] = Span(None, 1, elements(regrouped), loop) if d == longest else Span(None, 0, 1, loop)
     return tuple(spans)
 
 
