@@ -111,9 +111,9 @@ def same(actual, expected, *, signs=True):
 
     NaN equals any NaN and, with ``signs``, 0 differs from -0.
     """
-    if isinstance(expected, (list, tuple)):
+    if isinstance(actual, (list, tuple)):
         # A list has the results of each device.
-        assert isinstance(actual, type(expected))
+        assert isinstance(expected, type(actual))
         assert len(actual) == len(expected)
         for a, e in zip(actual, expected, strict=True):
             same(a, e, signs=signs)
