@@ -61,6 +61,8 @@ class Span(NamedTuple):
 
 View = tuple[Span, ...]
 
+# So many times fewer elements, adjacent or gathered, take less time than the whole array.
+_FEW = 4
 _ONE = Span(0, 0, 1, None)
 _SINGLE = WindowDimension(size=1)
 
@@ -211,10 +213,15 @@ def _reshape(read: _Read) -> View:
             spans[d] = span(0, operand_sizes[d], read.loops.of(position, within=regrouped))
         return tuple(spans)
     # Indices that are quotients and remainders, or unknown: no loop can be cut where they leave a part of the operand.
-    # The number of elements stays, in the dimension that is the last to be left out.
+    # The number of elements is in the dimension that is the last to be left out.
+    count, whole = elements(regrouped), math.prod([operand_sizes[d] for d in proper])
+    is_gathered = any(s.start is None for s in regrouped)
+    if elements(view) * _FEW > math.prod(sizes) or not (is_gathered or joined is not None):
+        # Elements that lie apart, or at indices that are computed for each, take as long as those between them.
+        count = max(count, whole)
     loop, longest = read.loops.of(read.user, within=regrouped), max(proper, key=operand_sizes.__getitem__)
     for d in proper:
-        spans[d] = Span(None, 1, elements(regrouped), loop) if d == longest else Span(None, 0, 1, loop)
+        spans[d] = Span(None, 1, count, loop) if d == longest else Span(None, 0, 1, loop)
     return tuple(spans)
 
 
