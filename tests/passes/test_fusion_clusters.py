@@ -140,3 +140,26 @@ def test_elements_that_lie_apart_count_as_those_between_them():
     )
     demand = cluster.demand_of([i["pairs"]], i["y"])
     assert (len(demand.views), demand.computed) == (2, 4096 * 128)
+
+
+def test_what_a_collective_waits_for_is_not_computed_with_what_reads_it():
+    # Both read x in one loop; merged they would need the collective, which needs one of them.
+    after = run_pipeline(
+        xla.HloModule.from_text(
+            """
+HloModule m, num_partitions=2
+add { a = f32[] parameter(0)
+  b = f32[] parameter(1)
+  ROOT r = f32[] add(a, b) }
+ENTRY main {
+  x = f32[64] parameter(0)
+  w = f32[64] parameter(1)
+  before = f32[64] negate(x)
+  total = f32[64] all-reduce(w), channel_id=1, replica_groups={{0,1}}, use_global_device_ids=true, to_apply=add,
+    control-predecessors={before}
+  ROOT r = f32[64] subtract(x, total)
+}"""
+        )
+    )
+    opcodes = [i.opcode for i in after.entry.instructions if i.opcode != "parameter"]
+    assert opcodes == ["negate", "all-reduce", "subtract"]

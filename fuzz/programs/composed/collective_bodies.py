@@ -279,9 +279,19 @@ def fill(author: Author, scope: Scope, count: int, depth: int) -> None:
         elif choice == 1 and depth:
             branches(author, scope, depth)
         else:
+            written = len(scope.lines)
             author.pick(_COLLECTIVES)(author, scope)
+            if author.chance(0.15):
+                ordered(author, scope, written)
         for _ in range(author.integer(0, 2)):
             author.compute(scope)
+
+
+def ordered(author: Author, scope: Scope, written: int) -> None:
+    """Has the instructions behind the first ``written`` ones wait for a value that they may not read."""
+    earlier = [line.split()[0] for line in scope.lines[:written]]
+    if earlier and written < len(scope.lines):
+        scope.lines[written] += f", control-predecessors={{{author.pick(earlier)}}}"
 
 
 def spread_module(seed: int, count: int) -> Spread:

@@ -45,11 +45,13 @@ class Merging:
         self._clusters = clusters
         self._result = result
         self._order = order
-        # The readers of each result, as they were at first; _became maps a merged cluster to the one that absorbed it.
+        # What comes after each result, as it was at first: its readers, and those that have it as a control predecessor.
+        # _became maps a merged cluster to the one that absorbed it.
         self._readers: dict[Instruction, list[Node]] = {}
         self._became: dict[Cluster, Cluster] = {}
         for node in (*clusters.values(), *others):
-            for operand in node.operands:
+            control = node.control_predecessors if isinstance(node, Instruction) else ()
+            for operand in dict.fromkeys((*node.operands, *control)):
                 self._readers.setdefault(operand, []).append(node)
 
     def run(self) -> None:
