@@ -83,3 +83,33 @@ def test_a_channel_that_branches_share_stays_in_the_loop():
     made = xla.HloModule.from_text(f"{head}p = pred[] parameter(2)\n  r = {last}\n  {chosen}")
     after = run_pipeline(made, ["while-invariants"])
     assert [i.opcode for c in after.computations if c.name == "body" for i in c.instructions].count("all-reduce") == 1
+
+
+def test_a_body_of_two_loops_keeps_its_collectives():
+    # The first device runs two iterations twice, the second one four.
+    text = LOOP.format(n=2, collective=COLLECTIVES["all-reduce"][1], count=2)
+    head, _, entry = text.partition("ENTRY e {{ x = f32[2] parameter(0)".replace("{{", "{"))
+    four = "four" + head[head.index("more {") + 4 :].replace("constant(2)", "constant(4)")
+    once = entry.replace("w = f32[2] parameter(1)", "w = f32[2] get-tuple-element(q), index=1")
+    start = "{ q = (f32[2], f32[2]) parameter(0)\n  x = f32[2] get-tuple-element(q), index=0"
+    twice = (
+        once.replace("ROOT r", "first").rstrip().removesuffix("}")
+        + """
+  again = (s32[], f32[2], f32[2]) tuple(zero, first, w)
+  more_of_it = (s32[], f32[2], f32[2]) while(again), condition=more, body=body
+  ROOT r = f32[2] get-tuple-element(more_of_it), index=1 }
+"""
+    )
+    main = """ENTRY e { x = f32[2] parameter(0)
+  w = f32[2] parameter(1)
+  id = u32[] partition-id()
+  one = u32[] constant(1)
+  p = pred[] compare(id, one), direction=LT
+  q = (f32[2], f32[2]) tuple(x, w)
+  ROOT r = f32[2] conditional(p, q, q), true_computation=left, false_computation=right }
+"""
+    right = once.replace("condition=more", "condition=four")
+    module = xla.HloModule.from_text(f"{head}{four}left {start}{twice}right {start}{right}{main}")
+    given = [[np.full(2, d + k, np.float32) for k in range(2)] for d in range(2)]
+    compiled, expected = (xla.compile(module, backend=b).execute_replicated(given) for b in ("cpu", "interpreter"))
+    np.testing.assert_array_equal(np.asarray(compiled), np.asarray(expected))

@@ -45,7 +45,7 @@ class Merging:
         self._clusters = clusters
         self._result = result
         self._order = order
-        # What comes after each result, as it was at first: its readers, and those that have it as a control predecessor.
+        # What comes after each result, as it was at first: its readers, and what has it as a control predecessor.
         # _became maps a merged cluster to the one that absorbed it.
         self._readers: dict[Instruction, list[Node]] = {}
         self._became: dict[Cluster, Cluster] = {}

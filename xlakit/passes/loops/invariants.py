@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Hashable, Sequence, Set
 
 from xlakit.ir.instruction import Computation, HloModule, Instruction, computations_callees_first
@@ -17,7 +18,7 @@ from xlakit.ops.movement import Broadcast, Reshape
 from xlakit.ops.sort import Sort
 from xlakit.ops.windows import ReduceWindow
 from xlakit.options import knob
-from xlakit.passes.analysis.channels import COLLECTIVES, channel_of, channels_met_apart
+from xlakit.passes.analysis.channels import COLLECTIVES, channel_of, channels_met_apart, channels_of
 from xlakit.passes.analysis.loops import Loop, LoopPass, State, elements_read, loop_of, trip_count, with_state
 from xlakit.passes.core.computation_builder import ComputationCloner
 from xlakit.passes.core.framework import PassContext, is_fixed
@@ -42,26 +43,27 @@ class WhileInvariants(LoopPass):
 
     Collectives, too, out of loops of a known trip count that have no other side effects: all devices do them once then.
 
-    apart: the channels at whose collectives devices may arrive in different orders.
+    apart: the channels at whose collectives devices may arrive in different orders; None if no collective may move.
     """
 
     name = "while-invariants"
 
-    def __init__(self, apart: Set[Hashable] = frozenset()) -> None:
+    def __init__(self, apart: Set[Hashable] | None = None) -> None:
         self._apart = apart
 
     def run(self, module: HloModule, context: PassContext) -> HloModule:
         """Change every computation."""
         if not any(map(self.may_change, module.computations)):
             return module
-        return super(WhileInvariants, WhileInvariants(channels_met_apart(module))).run(module, context)
+        apart = None if _share_collectives(module) else channels_met_apart(module)
+        return super(WhileInvariants, WhileInvariants(apart)).run(module, context)
 
     def change(self, computation: Computation, context: PassContext) -> Computation:
         """Change the loops of one computation."""
         found: dict[Instruction, tuple[Loop, list[Instruction]]] = {}
         for loop in map(loop_of, computation.instructions):
             if loop is not None and loop.unchanged:
-                moved = invariant_instructions(loop, _collectives(loop, self._apart))
+                moved = invariant_instructions(loop, () if self._apart is None else _collectives(loop, self._apart))
                 if moved and context.spend("invariant", len(moved)):
                     found[loop.instruction] = (loop, moved)
         if not found:
@@ -74,6 +76,13 @@ class WhileInvariants(LoopPass):
             else:
                 cloner.clone(old)
         return cloner.build()
+
+
+def _share_collectives(module: HloModule) -> bool:
+    """Whether loops have one body, with a collective: devices may meet there in loops of different trip counts."""
+    bodies = Counter(i.op.body for c in module.computations for i in c.callers if isinstance(i.op, While))
+    shared = computations_callees_first([body for body, count in bodies.items() if count > 1])
+    return any(True for computation in shared for _ in channels_of(computation))
 
 
 def _collectives(loop: Loop, apart: Set[Hashable]) -> Sequence[Instruction]:
