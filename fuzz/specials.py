@@ -95,18 +95,25 @@ def _result(opcode: str, kind: str) -> str:
 
 
 def batches(seed: int) -> list[Batch]:
-    """Every operation of every type once, those of the common types sooner."""
+    """Every operation of every type once: common types come sooner, and of these functions before conversions."""
     rng = random.Random(seed)
     found: list[Batch] = []
     for kind in ALL_TYPES:
         unary = [o for o, kinds in {**UNARY, **ELEMENTARY_UNARY}.items() if kind in kinds]
-        unary += [f"convert {other}" for other in ALL_TYPES]
+        conversions = [f"convert {other}" for other in ALL_TYPES]
         binary = [o for o, kinds in BINARY.items() if kind in kinds and (o, kind) not in _LEFT_OUT]
-        for arity, opcodes in ((1, unary), (2, binary)):
+        for arity, opcodes in ((1, unary), (1, conversions), (2, binary)):
             rng.shuffle(opcodes)
             cut = [tuple(opcodes[i : i + _MOST]) for i in range(0, len(opcodes), _MOST)]
             found += [Batch(kind, arity, some, rng.random() < 0.5) for some in cut]
-    return sorted(found, key=lambda batch: rng.random() * (0.4 if batch.kind in (*FLOATS, *COMPLEX) else 1.0))
+    return sorted(found, key=lambda batch: rng.random() + _rank(batch))
+
+
+def _rank(batch: Batch) -> float:
+    """How much later a batch comes than others, of which some come later all the same."""
+    if batch.kind not in (*FLOATS, *COMPLEX):
+        return 1.0
+    return 0.5 if batch.opcodes[0].startswith("convert") else 0.0
 
 
 def numbers(kind: str, rng: np.random.Generator) -> Array:

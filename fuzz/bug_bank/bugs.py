@@ -89,7 +89,7 @@ BUGS: tuple[Bug, ...] = (
     Bug(
         "invariant-pointers",
         "701e42f",
-        "idioms",
+        "forms",
         "pointers are loaded by invariant loads from a table that the entry writes",
         (
             Edit(
@@ -105,7 +105,7 @@ BUGS: tuple[Bug, ...] = (
     Bug(
         "condition-writes-state",
         "524d809",
-        "memory-plans",
+        "idioms",
         "an update in place in a loop's condition writes into the state that the body reads",
         (
             Edit(_LIVE_RANGES, "self.steps(step.condition)\n        test", "self.steps(step.body)\n        test"),
@@ -142,7 +142,7 @@ BUGS: tuple[Bug, ...] = (
     Bug(
         "small-integer-sums",
         "1d3180d",
-        "forms",
+        "forced",
         "sums of integers of fewer than eight bits are compared with bits above their range",
         (
             Edit(
