@@ -281,15 +281,15 @@ def fill(author: Author, scope: Scope, count: int, depth: int) -> None:
         else:
             written = len(scope.lines)
             author.pick(_COLLECTIVES)(author, scope)
-            if author.chance(0.15):
+            if author.chance(0.4):
                 ordered(author, scope, written)
         for _ in range(author.integer(0, 2)):
             author.compute(scope)
 
 
 def ordered(author: Author, scope: Scope, written: int) -> None:
-    """Has the instructions behind the first ``written`` ones wait for a value that they may not read."""
-    earlier = [line.split()[0] for line in scope.lines[:written]]
+    """Has the instructions behind the first ``written`` ones wait for a late value that they may not read."""
+    earlier = [line.split()[0] for line in scope.lines[:written]][-4:]
     if earlier and written < len(scope.lines):
         scope.lines[written] += f", control-predecessors={{{author.pick(earlier)}}}"
 

@@ -112,6 +112,13 @@ def test_loops_of_many_branches_are_not_interleaved():
     assert hints_for_body(["interleave", "other"], lines[:4], ["%i"]) == ["interleave", "other"]
 
 
+def test_loops_whose_branches_change_are_interleaved():
+    compared = [f"  %c{n} = icmp ult i64 %i, {n}" for n in range(20)]
+    lines = [*compared, *(f"  br i1 %c{n}, label %then{n}, label %join{n}" for n in range(20))]
+    assert hints_for_body(["interleave", "other"], lines, ["%i"]) == ["interleave", "other"]
+    assert hints_for_body(["interleave", "other"], lines, ["%j"]) == ["other"]
+
+
 # A part of the gradient of a scan over 16 rows: rows are spread, among which others are spread already. Which rows are
 # there is the same for all elements of a row.
 SPREAD = """

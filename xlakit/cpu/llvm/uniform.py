@@ -31,20 +31,20 @@ _MOST_VISITS: Final = 10_000
 _LEAST_LINES: Final = 48
 # The assumed number of uses of an argument in a function that is inlined.
 _USES_IN_CALLS: Final = 16
-# Interleaving a loop of more branches than these may take longer than it saves: each multiplies the visits.
+# Interleaving a loop of more branches that do not change may take longer than it saves: each multiplies the visits.
 _MOST_BRANCHES: Final = 8
 _BRANCH: Final = "br i1 "
 _NAME: Final = re.compile(r"%[\w.]+")
 
 
-def hints_for_body(hints: Sequence[str], lines: Sequence[str], varying: Iterable[str]) -> list[str]:
+def hints_for_body(hints: Sequence[str], lines: Sequence[str], varying: Sequence[str]) -> list[str]:
     """The hints of a loop that LLVM can follow in little time: all of them, but for loops whose bodies keep it busy.
 
     lines: of the loop's body, definitions before uses. varying: values that differ between iterations.
     """
     if is_slow_to_vectorize(lines, varying):
         return [*hints, SCALAR]
-    if is_slow_to_interleave(lines):
+    if is_slow_to_interleave(lines, varying):
         return [hint for hint in hints if "interleave" not in hint]
     return list(hints)
 
@@ -81,6 +81,20 @@ def is_slow_to_vectorize(lines: Sequence[str], varying: Iterable[str]) -> bool:
     return False
 
 
-def is_slow_to_interleave(lines: Iterable[str]) -> bool:
-    """Whether LLVM should not execute several iterations of a loop at once, because its body has many branches."""
-    return sum(line.lstrip().startswith(_BRANCH) for line in lines) > _MOST_BRANCHES
+def is_slow_to_interleave(lines: Sequence[str], varying: Iterable[str]) -> bool:
+    """Whether LLVM should not execute several iterations of a loop at once, because of its branches.
+
+    Those that differ between iterations are no matter: the walk through masks ends there.
+    """
+    if sum(line.lstrip().startswith(_BRANCH) for line in lines) <= _MOST_BRANCHES:
+        return False
+    changing = set(varying)
+    branches = 0
+    for line in lines:
+        name, defines, text = line.partition(" = ")
+        if defines and any(match[0] in changing for match in _NAME.finditer(text)):
+            changing.add(name.strip())
+        elif not defines and line.lstrip().startswith(_BRANCH):
+            condition = line.lstrip().removeprefix(_BRANCH).partition(",")[0]
+            branches += condition not in changing
+    return branches > _MOST_BRANCHES
