@@ -4,10 +4,13 @@ import io
 import os
 import subprocess
 import sys
+import time
 
 import pytest
 
+from xlakit.errors import ExecutionError
 from xlakit.tools import cli
+from xlakit.tools.commands.time_limit import time_limit
 
 
 @pytest.mark.parametrize("stream", ["stdin", "stdout"])
@@ -35,6 +38,23 @@ def test_terminals_without_the_letters_of_a_program_get_escapes(tmp_path, monkey
         monkeypatch.setattr("sys.stdout", terminal)
         assert cli.main(["run", str(path), options]) == 0
         assert "grö\\u2192ße.py".encode("latin-1") in terminal.buffer.getvalue()
+
+
+class _SlowEnd:
+    """An object whose end, of which Python drops exceptions, lasts until a time limit has passed."""
+
+    def __del__(self):
+        time.sleep(0.3)
+
+
+def test_a_time_limit_interrupts_again_where_python_drops_it(capsys):
+    started = time.monotonic()
+    with pytest.raises(ExecutionError, match=r"not done after 0\.1 s"), time_limit(0.1):
+        _SlowEnd()
+        while time.monotonic() < started + 20:
+            time.sleep(0.001)
+    assert time.monotonic() < started + 10
+    assert capsys.readouterr().err == ""
 
 
 def test_interrupted(add_file, monkeypatch, capsys):

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import signal
+import sys
 from collections.abc import Generator
 from contextlib import contextmanager
 
 from xlakit.errors import ArgumentError, ExecutionError
+
+# Seconds until the next interruption, where one was dropped.
+_AGAIN = 0.01
 
 
 class _TimeIsUp(KeyboardInterrupt):
@@ -16,6 +20,8 @@ class _TimeIsUp(KeyboardInterrupt):
 @contextmanager
 def time_limit(seconds: float | None) -> Generator[None]:
     """Interrupt the block after that many seconds, if a number is given; for the main thread.
+
+    Where Python drops the exception, as at the entry of a function that machine code calls, it interrupts again.
 
     Raises ExecutionError when the time is up, and ArgumentError on systems without timers that interrupt.
     """
@@ -28,7 +34,14 @@ def time_limit(seconds: float | None) -> Generator[None]:
     def stop(number: int, frame: object) -> None:
         raise _TimeIsUp
 
-    before = signal.signal(signal.SIGALRM, stop)
+    def dropped(what: sys.UnraisableHookArgs) -> None:
+        if what.exc_type is _TimeIsUp:
+            signal.setitimer(signal.ITIMER_REAL, _AGAIN)
+        else:
+            report(what)
+
+    before, report = signal.signal(signal.SIGALRM, stop), sys.unraisablehook
+    sys.unraisablehook = dropped
     try:
         try:
             signal.setitimer(signal.ITIMER_REAL, seconds)
@@ -41,3 +54,4 @@ def time_limit(seconds: float | None) -> Generator[None]:
         ) from None
     finally:
         signal.signal(signal.SIGALRM, before)
+        sys.unraisablehook = report
