@@ -71,7 +71,14 @@ class JaxlibBackend:
         """Compile a module and copy each replica's arguments to its device; gives a function that runs it. Raises
         UnsupportedError.
         """
-        count = len(arguments)
+        return self.compile(module, len(arguments))(arguments)
+
+    def compile(
+        self, module: HloModule | str | bytes, count: int
+    ) -> Callable[[Sequence[Sequence[Any]]], Callable[[], list[Any]]]:
+        """Compile a module for so many replicas; gives a function that copies each replica's arguments to its device,
+        which gives one that runs the module. Raises UnsupportedError, as both of them do.
+        """
         devices = self._client.local_devices()[:count]
         if count == 0 or len(devices) < count:
             raise ArgumentError(
@@ -81,15 +88,20 @@ class JaxlibBackend:
         with _refusals():
             hlo = self._read(module)
             executable = self._compile(hlo, devices)
-            on_devices = self._put_on_devices([list(_leaves(values)) for values in arguments], devices)
             result = self._hlo.XlaComputation(hlo.as_serialized_hlo_module_proto()).program_shape().result_shape()
 
-        def execute() -> list[Any]:
+        def put(arguments: Sequence[Sequence[Any]]) -> Callable[[], list[Any]]:
             with _refusals():
-                outputs = executable.execute_sharded(on_devices).disassemble_into_single_device_arrays()
-                return [self._all_gather(result, iter(outputs), device) for device in range(count)]
+                on_devices = self._put_on_devices([list(_leaves(values)) for values in arguments], devices)
 
-        return execute
+            def execute() -> list[Any]:
+                with _refusals():
+                    outputs = executable.execute_sharded(on_devices).disassemble_into_single_device_arrays()
+                    return [self._all_gather(result, iter(outputs), device) for device in range(count)]
+
+            return execute
+
+        return put
 
     def parse(self, text: str) -> Any:
         """The module that jaxlib's own parser gives. Raises UnsupportedError where its parser refuses it."""

@@ -1,29 +1,37 @@
 """jaxlib in a child process with limits, because some programs make it abort its process or run forever.
 
-The parent writes the program and its arguments into a folder, starts this module, and reads the results from the
-folder.
+The parent writes programs and their arguments as files into a folder, and the child, this module, writes the results
+beside them. The names of files go over the child's standard input: a name of a request, a line each. Programs are
+numbered, and the child keeps those that it compiled last, so that the iterations of a loop cost neither a start of
+jaxlib nor a compilation each.
 """
 
 from __future__ import annotations
 
 import os
 import pickle
+import shutil
 import signal
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from types import TracebackType
+from typing import Any, Self
 
-from xlakit.errors import ExecutionError, UnsupportedError
+from xlakit.errors import ExecutionError, InternalError, UnsupportedError
 from xlakit.ir.instruction import HloModule
 from xlakit.ir.operation import TOKEN
 
-_REQUEST, _RESULT, _MESSAGES = "request", "result", "messages"
-_POLL_SECONDS = 0.02
+_PROGRAM, _REQUEST, _RESULT, _MESSAGES = "program", "request", "result", "messages"
+# Seconds between two looks for a result: many are there at once.
+_SHORTEST_PAUSE, _LONGEST_PAUSE = 0.0005, 0.02
+_KEPT_PROGRAMS = 64
 _LONGEST_MESSAGE = 300
 
 
@@ -33,7 +41,7 @@ class NothingToCompareError(ExecutionError):
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Limits of the child process: seconds, and bytes of resident memory (measured on Linux only)."""
+    """Limits of the child process: seconds, of all its runs together, and bytes of resident memory (on Linux only)."""
 
     seconds: float = 120.0
     memory: int = 4 << 30
@@ -41,32 +49,100 @@ class Limits:
 
 def run_on_jaxlib(module: HloModule, arguments: Sequence[Sequence[Any]], limits: Limits) -> list[Any]:
     """The result of each replica of a module, each given its own arguments. Raises NothingToCompareError."""
-    if any(leaf is TOKEN for given in arguments for value in given for leaf in _flat(value)):
-        raise NothingToCompareError(
-            "tokens are not given to jaxlib", hint="leave the tokens out of the entry's parameters"
-        )
-    with tempfile.TemporaryDirectory(prefix="xlakit-compare-") as name:
-        folder = Path(name)
-        (folder / _REQUEST).write_bytes(pickle.dumps((module.to_proto(), [list(given) for given in arguments])))
+    with Jaxlib(limits) as jaxlib:
+        return jaxlib.prepare(module)(arguments)
+
+
+class Jaxlib:
+    """jaxlib in a process that runs programs of equally many replicas, until it has taken the seconds of its limits for
+    all of them together; a context manager. The process starts with the first run.
+    """
+
+    def __init__(self, limits: Limits) -> None:
+        self._limits = limits
+        self._left = limits.seconds
+        self._folder: Path | None = None
+        self._process: subprocess.Popen[bytes] | None = None
+        self._programs = self._requests = 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, place: TracebackType | None
+    ) -> None:
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+            if self._process.stdin is not None:
+                # A request that was being sent is of no use any more.
+                with suppress(OSError):
+                    self._process.stdin.close()
+        if self._folder is not None:
+            shutil.rmtree(self._folder)
+        self._process = self._folder = None
+
+    def prepare(self, module: HloModule) -> Callable[[Sequence[Sequence[Any]]], list[Any]]:
+        """A function that runs a module: the result of each replica, each given its own arguments.
+
+        The function raises NothingToCompareError, and so does each after it.
+        """
+        folder = self._folder = self._folder or Path(tempfile.mkdtemp(prefix="xlakit-compare-"))
+        self._programs += 1
+        program = f"{_PROGRAM}{self._programs}"
+        (folder / program).write_bytes(module.to_proto())
+        return lambda arguments: self._run(folder, program, [list(given) for given in arguments])
+
+    def _run(self, folder: Path, program: str, arguments: list[list[Any]]) -> list[Any]:
+        if any(leaf is TOKEN for given in arguments for value in given for leaf in _flat(value)):
+            raise NothingToCompareError(
+                "tokens are not given to jaxlib", hint="leave the tokens out of the entry's parameters"
+            )
+        self._requests += 1
+        request, result = folder / f"{_REQUEST}{self._requests}", folder / f"{_RESULT}{self._requests}"
+        request.write_bytes(pickle.dumps((program, arguments)))
+        process = self._process = self._process or self._start(folder)
+        if process.stdin is None:
+            raise InternalError("jaxlib's process was started without a pipe")
+        # It may have ended, which is found below.
+        with suppress(OSError):
+            process.stdin.write(f"{self._requests}\n".encode())
+            process.stdin.flush()
+        self._wait(process, result)
+        if not result.exists():
+            raise _death(process.returncode, (folder / _MESSAGES).read_text(errors="replace"))
+        refusal, hint, results = pickle.loads(result.read_bytes())
+        result.unlink()
+        if refusal:
+            raise NothingToCompareError(refusal, hint=hint)
+        return results
+
+    def _start(self, folder: Path) -> subprocess.Popen[bytes]:
         with (folder / _MESSAGES).open("wb") as messages:
-            process = subprocess.Popen(
-                [sys.executable, "-m", "xlakit.tools.jaxlib_child", name],
-                stdin=subprocess.DEVNULL,
+            return subprocess.Popen(
+                [sys.executable, "-m", "xlakit.tools.jaxlib_child", str(folder)],
+                stdin=subprocess.PIPE,
                 stdout=messages,
                 stderr=messages,
                 env=child_environment(),
             )
-            try:
-                _wait(process, limits)
-            finally:
-                process.kill()
-                process.wait()
-        if process.returncode != 0 or not (folder / _RESULT).exists():
-            raise _death(process.returncode, (folder / _MESSAGES).read_text(errors="replace"))
-        refusal, hint, results = pickle.loads((folder / _RESULT).read_bytes())
-    if refusal:
-        raise NothingToCompareError(refusal, hint=hint)
-    return results
+
+    def _wait(self, process: subprocess.Popen[bytes], result: Path) -> None:
+        start, pause = time.monotonic(), _SHORTEST_PAUSE
+        while not result.exists() and process.poll() is None:
+            if time.monotonic() - start > self._left:
+                raise NothingToCompareError(
+                    f"jaxlib gave no result in {self._limits.seconds:g} s", hint="allow more with --compare-timeout"
+                )
+            memory = memory_of(process.pid)
+            if memory > self._limits.memory:
+                raise NothingToCompareError(
+                    f"jaxlib took {memory:,} bytes of memory, more than the {self._limits.memory:,} that it may have",
+                    hint="allow more with --compare-memory",
+                )
+            time.sleep(pause)
+            pause = min(2 * pause, _LONGEST_PAUSE)
+        self._left -= time.monotonic() - start
 
 
 def child_environment() -> dict[str, str]:
@@ -77,22 +153,6 @@ def child_environment() -> dict[str, str]:
         **os.environ,
         "PYTHONPATH": os.pathsep.join([package_folder, search_path] if search_path else [package_folder]),
     }
-
-
-def _wait(process: subprocess.Popen[bytes], limits: Limits) -> None:
-    start = time.monotonic()
-    while process.poll() is None:
-        if time.monotonic() - start > limits.seconds:
-            raise NothingToCompareError(
-                f"jaxlib gave no result in {limits.seconds:g} s", hint="allow more with --compare-timeout"
-            )
-        memory = memory_of(process.pid)
-        if memory > limits.memory:
-            raise NothingToCompareError(
-                f"jaxlib took {memory:,} bytes of memory, more than the {limits.memory:,} that it may have",
-                hint="allow more with --compare-memory",
-            )
-        time.sleep(_POLL_SECONDS)
 
 
 def memory_of(process: int) -> int:
@@ -121,7 +181,7 @@ def _flat(value: Any) -> list[Any]:
 
 
 def _serve(folder: Path) -> None:
-    """Run the program in a folder, and write its results there."""
+    """Run the programs in a folder, and write their results there."""
     if sys.platform != "win32":
         import resource
 
@@ -129,13 +189,28 @@ def _serve(folder: Path) -> None:
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     from xlakit.tools.jaxlib_backend import JaxlibBackend
 
-    data, arguments = pickle.loads((folder / _REQUEST).read_bytes())
-    refusal, hint, results = "", "", []
-    try:
-        results = JaxlibBackend(len(arguments)).run_replicas(HloModule.from_proto(data), arguments)
-    except UnsupportedError as error:
-        refusal, hint = error.rule, error.hint
-    (folder / _RESULT).write_bytes(pickle.dumps((refusal, hint, results)))
+    @lru_cache(maxsize=1)
+    def backend(device_count: int) -> JaxlibBackend:
+        return JaxlibBackend(device_count)
+
+    @lru_cache(maxsize=_KEPT_PROGRAMS)
+    def compiled(program: str, device_count: int) -> Callable[[list[list[Any]]], Callable[[], list[Any]]]:
+        module = HloModule.from_proto((folder / program).read_bytes())
+        return backend(device_count).compile(module, device_count)
+
+    for line in sys.stdin:
+        request, result = folder / f"{_REQUEST}{line.strip()}", folder / f"{_RESULT}{line.strip()}"
+        program, arguments = pickle.loads(request.read_bytes())
+        request.unlink()
+        refusal, hint, results = "", "", []
+        try:
+            results = compiled(program, len(arguments))(arguments)()
+        except UnsupportedError as error:
+            refusal, hint = error.rule, error.hint
+        written = result.with_suffix(".part")
+        written.write_bytes(pickle.dumps((refusal, hint, results)))
+        # It has all of its bytes when the parent sees it.
+        written.rename(result)
 
 
 if __name__ == "__main__":
