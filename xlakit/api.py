@@ -52,6 +52,11 @@ def register_backend(name: str, compile_module: Callable[..., Executable]) -> No
     _REGISTERED[name] = compile_module
 
 
+def known_backends() -> tuple[str, ...]:
+    """The names of xlakit's own backends, and of those that are registered."""
+    return (*BACKENDS, *_REGISTERED)
+
+
 def compile(
     program: HloModule | BuildsModule,
     *,
@@ -92,8 +97,8 @@ def compile(
         execution_context = world
     module = _of_a_partition(_module_of(program), num_replicas, num_partitions)
     chosen = BACKENDS[0] if backend is None else backend
-    if not isinstance(chosen, str) or chosen not in (*BACKENDS, *_REGISTERED):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise UnsupportedError(f"there is no backend '{chosen}'", hint="known: " + ", ".join([*BACKENDS, *_REGISTERED]))
+    if not isinstance(chosen, str) or chosen not in known_backends():  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise UnsupportedError(f"there is no backend '{chosen}'", hint="known: " + ", ".join(known_backends()))
     execution = ExecutionOptions(num_replicas, num_partitions, seed, custom_calls, execution_context)
     if tune and chosen != "cpu":
         raise ArgumentError(f"the backend '{chosen}' cannot be tuned", hint="tune=True is for machine code")

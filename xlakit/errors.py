@@ -211,6 +211,16 @@ def internal_errors(doing: str, *, verified: bool = False) -> Generator[None]:
         raise InternalError(f"{doing} ended in {type(error).__name__}: {error}", hint=_GOING_ON) from error
 
 
+@contextmanager
+def naming_file(file: str) -> Generator[None]:
+    """Give an OSError the file's name: Python does where a file cannot be opened, but not where it cannot be read."""
+    try:
+        yield
+    except OSError as error:
+        error.filename = error.filename or file
+        raise
+
+
 def raised_by_handler(error: BaseException) -> BaseException | None:
     """Of an exception and its causes, the one that a handler of a signal raised; None if there is none.
 

@@ -1,9 +1,11 @@
 import re
+import sys
 
 import ml_dtypes
 import numpy as np
 import pytest
 
+import xlakit as xla
 from xlakit.data.primitive import PrimitiveType as P
 from xlakit.data.shape import OPAQUE_SHAPE, ProgramShape, make_shape, make_tuple_shape
 from xlakit.errors import UnsupportedError
@@ -12,6 +14,7 @@ from xlakit.tools import cli
 from xlakit.tools.compare import compare, format_table
 from xlakit.tools.inputs import flatten
 from xlakit.tools.jaxlib_backend import _refusals
+from xlakit.tools.jaxlib_child import Jaxlib
 
 
 def test_nan_and_infinities_must_be_the_same():
@@ -92,6 +95,69 @@ def test_jaxlib_may_die_of_a_program(add_file, tmp_path, monkeypatch, capsys, di
     error = capsys.readouterr().err
     assert re.search(message, error), error
     assert "Traceback" not in error
+
+
+_LOOP = """HloModule m
+
+body {
+  s = (s32[], f32[3]) parameter(0)
+  i = s32[] get-tuple-element(s), index=0
+  x = f32[3] get-tuple-element(s), index=1
+  one = s32[] constant(1)
+  j = s32[] add(i, one)
+  c = f32[3] cosine(x)
+  ROOT t = (s32[], f32[3]) tuple(j, c)
+}
+
+condition {
+  s = (s32[], f32[3]) parameter(0)
+  i = s32[] get-tuple-element(s), index=0
+  n = s32[] constant(12)
+  ROOT p = pred[] compare(i, n), direction=LT
+}
+
+ENTRY e {
+  x = f32[3] parameter(0)
+  zero = s32[] constant(0)
+  start = (s32[], f32[3]) tuple(zero, x)
+  loop = (s32[], f32[3]) while(start), condition=condition, body=body
+  ROOT r = f32[3] get-tuple-element(loop), index=1
+}
+"""
+
+
+def _wrong_jaxlib(self, module):
+    """In place of jaxlib a backend that takes one operation for another."""
+    return xla.compile(xla.HloModule.from_text(module.to_text().replace(" cosine(", " sine("))).execute_replicated
+
+
+def test_a_search_shows_where_it_is_on_a_terminal(tmp_path, capsys, monkeypatch):
+    path = tmp_path / "loop.hlo"
+    path.write_text(_LOOP)
+    monkeypatch.setattr(Jaxlib, "prepare", _wrong_jaxlib)
+    monkeypatch.setattr("xlakit.tools.commands.run._PATIENCE", 0.0)
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
+    assert cli.main(["run", str(path), "--against", "jaxlib"]) == 1
+    out, err = capsys.readouterr()
+    assert "first difference: %c, iteration 0 of %loop" in out
+    assert "\r\x1b[Kthe entry computation, " in err
+    assert "\r\x1b[Kiteration 0 of %loop, " in err
+    assert err.endswith("\r\x1b[K")
+
+
+def test_a_loop_against_jaxlib_starts_it_once(tmp_path, capsys, monkeypatch):
+    path = tmp_path / "loop.hlo"
+    path.write_text(_LOOP)
+    started = []
+    start = Jaxlib._start
+    monkeypatch.setattr(Jaxlib, "_start", lambda self, folder: (started.append(folder), start(self, folder))[1])
+    assert cli.main(["run", str(path), "--against", "jaxlib"]) == 0
+    assert "no instruction differs" in capsys.readouterr().out
+    assert len(started) == 1
+    assert not started[0].exists()
+    # Of all runs together: the first takes longer than this already.
+    assert cli.main(["run", str(path), "--against", "jaxlib", "--compare-timeout", "0.01"]) == 3
+    assert "jaxlib gave no result in 0.01 s" in capsys.readouterr().err
 
 
 def test_tokens_are_not_compared_with_jaxlib(tmp_path, capsys):

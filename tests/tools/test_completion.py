@@ -36,6 +36,7 @@ def offered(text, *words):
         (["run", "--backend", ""], ["cpu", "interpreter"]),
         (["run", "--backend", "=", "in"], ["interpreter"]),
         (["run", "--backend", "="], ["cpu", "interpreter"]),
+        (["diff", "--backend", "c"], ["cpu"]),
         (["run", "--seed", "--"], []),
         (["run", "x"], []),
         (["completion", ""], ["bash", "zsh", "fish"]),

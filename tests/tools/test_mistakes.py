@@ -1,10 +1,13 @@
 """Mistakes that are easily made on the command line: a sentence that names the file and says what to do."""
 
+import json
+import sys
 from pathlib import Path
 
 import pytest
 
 import xlakit as xla
+from xlakit import api
 from xlakit.tools import cli
 
 STEP = """HloModule step
@@ -15,6 +18,15 @@ ENTRY main {
 }
 """
 
+OWN = """import xlakit
+
+def compile_module(module, *, seed, **options):
+    print("own compiles")
+    return xlakit.compile(module, backend="interpreter", seed=seed)
+
+xlakit.register_backend("own", compile_module)
+"""
+
 
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
@@ -23,6 +35,7 @@ def folder(tmp_path, monkeypatch):
     Path("step.hlo").write_text(STEP)
     Path("shapes.hlo").write_text(STEP.replace("f32[4] sine", "f32[5] sine"))
     Path("unknown.hlo").write_text(STEP.replace("sine(x)", 'custom-call(x), custom_call_target="unknown"'))
+    Path("own.py").write_text(OWN)
     Path("twice.hlo").write_text(STEP + STEP)
     Path("binary").write_bytes(bytes(range(256)))
     Path("itself.hlo").symlink_to("itself.hlo")
@@ -34,6 +47,8 @@ def folder(tmp_path, monkeypatch):
     ("line", "status", "said"),
     [
         ("run shapes.hlo", 1, "shapes.hlo: sine 'y' in computation main: declared as f32[5]"),
+        ("run step.hlo --backend gpu", 2, "there is no backend 'gpu'\n  hint: known: cpu, interpreter"),
+        ("diff step.hlo step.hlo --backend gpu", 2, "there is no backend 'gpu'"),
         ("inspect shapes.hlo", 1, "shapes.hlo: sine 'y'"),
         ("opt shapes.hlo", 1, "shapes.hlo: sine 'y'"),
         ("run unknown.hlo", 1, "unknown.hlo: custom-call 'y': no custom call is registered as 'unknown'"),
@@ -60,6 +75,45 @@ def folder(tmp_path, monkeypatch):
 def test_errors_name_the_file(folder, capsys, line, status, said):
     assert cli.main(line.split()) == status
     assert f"\n{said}" in f"\n{capsys.readouterr().err}".replace("\nxlakit: ", "\n")
+
+
+@pytest.mark.usefixtures("folder")
+def test_a_backend_that_a_loaded_file_registers_runs_programs(capsys, monkeypatch):
+    monkeypatch.setenv("XLAKIT_CACHE", "off")  # --load sets it
+    monkeypatch.setattr(api, "_REGISTERED", {})
+    assert cli.main(["run", "step.hlo", "--backend", "own"]) == 2
+    assert "hint: known: cpu, interpreter; --load registers others" in capsys.readouterr().err
+    for line in ("run step.hlo --compare interpreter", "run step.hlo --against cpu", "diff step.hlo step.hlo --run"):
+        assert cli.main([*line.split(), "--backend", "own", "--load", "own.py"]) == 0
+        assert "own compiles" in capsys.readouterr().out
+    assert cli.main(["run", "step.hlo", "--backend", "ow", "--load", "own.py"]) == 2
+    assert "there is no backend 'ow'\n  hint: known: cpu, interpreter, own;" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("diff empty step.hlo", "of empty and step.hlo one is a folder"),
+        ("diff twice.hlo step.hlo", "twice.hlo has 2 programs, and step.hlo has 1"),
+        ("run step.hlo --backend gpu", "there is no backend 'gpu'"),
+        ("run step.hlo --load none.py", "none.py cannot be loaded: there is no such file"),
+    ],
+)
+@pytest.mark.usefixtures("folder")
+def test_faults_of_the_command_line_are_objects_too(capsys, monkeypatch, line, message):
+    monkeypatch.setenv("XLAKIT_CACHE", "off")  # --load sets it
+    assert cli.main([*line.split(), "--json"]) == 2
+    out, err = capsys.readouterr()
+    record = json.loads(out)
+    assert (record["file"], record["status"], record["error"]["message"], err) == (None, 2, message, "")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="a file that opens and cannot be read")
+@pytest.mark.parametrize("line", ["check /proc/self/mem", "run step.hlo --input /proc/self/mem"])
+@pytest.mark.usefixtures("folder")
+def test_a_file_that_cannot_be_read_is_named(capsys, line):
+    assert cli.main(line.split()) == 1
+    assert capsys.readouterr().err == "xlakit: /proc/self/mem: Input/output error\n"
 
 
 def test_errors_of_standard_input_name_it(folder, monkeypatch, capsys):

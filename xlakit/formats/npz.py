@@ -11,7 +11,7 @@ from zipfile import BadZipFile
 import numpy as np
 
 from xlakit.data.literal import Array
-from xlakit.errors import FormatError
+from xlakit.errors import FormatError, naming_file
 
 # What NumPy says of a type that a package has added to it.
 _ADDED: Final = 2
@@ -36,7 +36,7 @@ def read_arrays(path: Path) -> dict[str, Array]:
 
     Raises FormatError where the file is not NumPy's, OSError where it cannot be read.
     """
-    with path.open("rb") as file:
+    with naming_file(str(path)), path.open("rb") as file:
         try:
             loaded = np.load(file, allow_pickle=False)
             return {"0": loaded} if isinstance(loaded, np.ndarray) else dict(loaded)

@@ -28,6 +28,7 @@ from xlakit.tools.commands import (
     tune,
     view,
 )
+from xlakit.tools.commands.batch import error_record, write_record
 from xlakit.tools.commands.shared import one_line, open_stream, print_error_line
 
 _EPILOG = """\
@@ -84,9 +85,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (XlakitError, OSError, MemoryError) as error:
         if options.traceback:
             raise
-        print_error_line(f"xlakit: {one_line(error)}")
         # Faults found in a program have a status of their own (batch.attempt).
-        return 2 if isinstance(error, ArgumentError) else options.error_status
+        status = 2 if isinstance(error, ArgumentError) else options.error_status
+        if isinstance(error, XlakitError) and getattr(options, "json", False):
+            write_record({"file": None, "status": status, "error": error_record(error)})
+        else:
+            print_error_line(f"xlakit: {one_line(error)}")
+        return status
     return status
 
 

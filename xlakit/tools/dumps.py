@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from xlakit.cpu.debugging.dumping import MANIFEST, MODULE, argument_names
-from xlakit.errors import ArgumentError, FormatError
+from xlakit.errors import ArgumentError, FormatError, naming_file
 from xlakit.formats.detect import snapshot_of
 from xlakit.formats.hlo_proto import Snapshot
 from xlakit.formats.npz import write_arrays
@@ -108,7 +108,8 @@ def snapshot_in(path: str) -> Snapshot | None:
     file = Path(path)
     if path == "-" or not file.is_file() or file.suffix in (".npz", ".npy"):
         return None
-    data = file.read_bytes()
+    with naming_file(path):
+        data = file.read_bytes()
     try:
         return None if data.startswith(_NUMPY) else snapshot_of(data, path)
     except FormatError:

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import argparse
 import shlex
-import sys
 from typing import Any
 
 from xlakit.tools.commands import reduce
 from xlakit.tools.commands.batch import Program, add_batch, run_batch, write
 from xlakit.tools.commands.oracle import add_oracle, limits_of, options_of_runs, oracle_of
-from xlakit.tools.commands.shared import Commands, add_command, add_filling, load_filled
+from xlakit.tools.commands.shared import Commands, add_command, add_filling, load_filled, show_progress
 
 
 def add(commands: Commands) -> None:
@@ -32,9 +31,9 @@ def _run(options: argparse.Namespace) -> int:
         module = with_partitions(load_filled(path, options))
         oracle = oracle_of(options, module)
         bisection = bisect_module(
-            module, oracle, jobs=options.jobs, limits=limits_of(options), load=options.load, progress=_progress
+            module, oracle, jobs=options.jobs, limits=limits_of(options), load=options.load, progress=show_progress
         )
-        _progress("")
+        show_progress("")
         goes_on = f"xlakit reduce {shlex.quote(path)} {oracle.options}{options_of_runs(options)}"
         if not options.json:
             then = "" if options.reduce else f"To make the program smaller: {goes_on}\n"
@@ -43,9 +42,3 @@ def _run(options: argparse.Namespace) -> int:
         return 0, {**bisection.as_dict(), "reduce": goes_on, **reduced}
 
     return run_batch(options, work)
-
-
-def _progress(line: str) -> None:
-    """A line on a terminal that rewrites itself."""
-    if sys.stderr is not None and sys.stderr.isatty():  # pyright: ignore[reportUnnecessaryComparison]
-        print(f"\r\x1b[K{line}", end="", file=sys.stderr, flush=True)

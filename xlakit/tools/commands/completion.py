@@ -6,12 +6,12 @@ import argparse
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from xlakit.tools.commands.shared import Commands, add_command
+from xlakit.tools.commands.shared import BackendName, Commands, add_command
 
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """An option: its names, its help as a line, whether it takes a value, and the values if they are few."""
+    """An option: its names, its help as a line, whether it takes a value, and the known values if they are few."""
 
     names: tuple[str, ...]
     help: str
@@ -59,7 +59,8 @@ def _verb(parser: argparse.ArgumentParser, summary: str) -> Verb:
 
 def _option(parser: argparse.ArgumentParser, action: argparse.Action) -> Option:
     text = (action.help or "") % {"default": action.default, "prog": parser.prog, "metavar": action.metavar}
-    choices = tuple(str(choice) for choice in action.choices or ())
+    known = action.suggested if isinstance(action, BackendName) else action.choices
+    choices = tuple(str(choice) for choice in known or ())
     return Option(tuple(action.option_strings), " ".join(text.split()), action.nargs != 0, choices)
 
 

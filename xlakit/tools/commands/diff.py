@@ -10,11 +10,13 @@ from typing import TYPE_CHECKING, Any
 from xlakit.settings import names_in
 from xlakit.tools.commands.batch import add_json, pairs_of, run_each
 from xlakit.tools.commands.shared import (
+    BackendName,
     Commands,
     add_command,
     add_filling,
     add_load,
     at_least,
+    check_backend,
     load_filled,
     open_stream,
     run_loaded,
@@ -43,7 +45,7 @@ def add(commands: Commands) -> None:
     parser.add_argument(
         "--run", action="store_true", help="run both on the same arguments, and compare their results; these decide"
     )
-    parser.add_argument("--backend", default=None, help="for --run (default: cpu, where it can)")
+    parser.add_argument("--backend", action=BackendName, metavar="NAME", help="for --run (default: cpu, where it can)")
     parser.add_argument("--input", metavar="X.npz", help="arguments for --run; default: made up from --seed")
     parser.add_argument("--seed", type=at_least(0), default=0, help="of made up arguments (default 0)")
     add_filling(parser)
@@ -64,6 +66,7 @@ def _names(text: str) -> tuple[str, ...]:
 
 def _run(options: argparse.Namespace) -> int:
     run_loaded(options)
+    check_backend(options.backend)
     pairs = [(first, second.path) for first, second in pairs_of(options.first, options.second)]
     return run_each(options, pairs, lambda first, second: _diff(first.path, second or "", options), titled=True)
 

@@ -4,21 +4,25 @@ from __future__ import annotations
 
 import argparse
 import statistics
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from xlakit.errors import ArgumentError, Location, XlakitError
 from xlakit.tools.commands.batch import Program, add_batch, failed, programs_of, run_batch, write
 from xlakit.tools.commands.shared import (
+    BackendName,
     Commands,
     add_command,
     add_filling,
     add_load,
     at_least,
+    check_backend,
     load_filled,
     print_error_line,
     run_loaded,
     seconds,
+    show_progress,
     size,
 )
 from xlakit.tools.commands.time_limit import time_limit
@@ -30,8 +34,8 @@ if TYPE_CHECKING:
     from xlakit.tools.numerics.shadow import ShadowReport
     from xlakit.tools.numerics.trace import Trace
 
-# The names of api.BACKENDS, which is not loaded to print help.
-BACKENDS = ("cpu", "interpreter")
+# Seconds after which it is shown where a search is.
+_PATIENCE = 3.0
 
 
 def add(commands: Commands) -> None:
@@ -63,14 +67,19 @@ def add(commands: Commands) -> None:
         metavar="N",
         help="how many partitions run; default: what the program says, or its shardings have",
     )
-    parser.add_argument("--backend", choices=BACKENDS, help="what runs it (default: cpu, where it can)")
+    parser.add_argument(
+        "--backend",
+        action=BackendName,
+        metavar="NAME",
+        help="what runs it: cpu (the default, where it can), interpreter, or one that --load registers",
+    )
     parser.add_argument(
         "--compare",
         choices=("interpreter", "jaxlib", "snapshot"),
         help="run there too, or take the result in FILE, a snapshot, and print the errors of each output",
     )
     parser.add_argument(
-        "--compare-timeout", type=seconds, default=120.0, metavar="SECONDS", help="for jaxlib (default 120)"
+        "--compare-timeout", type=seconds, default=120.0, metavar="SECONDS", help="for jaxlib in all (default 120)"
     )
     parser.add_argument(
         "--compare-memory", type=size, default=4 << 30, metavar="SIZE", help="for jaxlib, such as 500M (default 4G)"
@@ -124,6 +133,7 @@ def _run(options: argparse.Namespace) -> int:
     if options.profile_output is not None and not programs_of(options.files)[0].is_alone:
         raise ArgumentError("--profile-output is one file, and there are several programs", hint="run them apart")
     run_loaded(options)
+    check_backend(options.backend)
 
     def work(program: Program) -> tuple[int, dict[str, Any]]:
         from xlakit.tools.jaxlib_child import NothingToCompareError
@@ -272,14 +282,24 @@ def _divergence(module: HloModule, source: ArgumentSource, options: argparse.Nam
             other.verify()
         except XlakitError as error:
             raise error.at(location=Location(options.against, 1)) from None
-    divergence = reports.against(
-        module,
-        other,
-        input_path=source.input,
-        seed=source.seed,
-        backend=options.backend,
-        limits=Limits(options.compare_timeout, options.compare_memory),
-    )
+    start = time.monotonic()
+
+    def progress(where: str) -> None:
+        if time.monotonic() - start > _PATIENCE:
+            show_progress(f"{where}, {time.monotonic() - start:.0f} s")
+
+    try:
+        divergence = reports.against(
+            module,
+            other,
+            input_path=source.input,
+            seed=source.seed,
+            backend=options.backend,
+            limits=Limits(options.compare_timeout, options.compare_memory),
+            progress=progress,
+        )
+    finally:
+        show_progress("")
     if not options.json:
         write("no instruction differs\n" if divergence is None else f"{divergence}\n")
     return int(divergence is not None), {"divergence": None if divergence is None else divergence.as_dict()}

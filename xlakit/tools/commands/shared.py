@@ -10,6 +10,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol, TextIO
 
+from xlakit.errors import ArgumentError, naming_file
 from xlakit.settings import names_in
 
 if TYPE_CHECKING:
@@ -21,6 +22,10 @@ if TYPE_CHECKING:
 # read a file.
 MANIFEST: Final = "manifest.json"
 MODULE: Final = "module.hlo"
+
+
+# The names of api.BACKENDS, which is not loaded to print help.
+BACKENDS: Final = ("cpu", "interpreter")
 
 
 class Commands(Protocol):
@@ -72,6 +77,29 @@ def run_loaded(options: argparse.Namespace) -> None:
         os.environ["XLAKIT_CACHE"] = "off"
         for file in options.load:
             load_file(file)
+
+
+class BackendName(argparse.Action):
+    """An option that names a backend, of which shells complete xlakit's own; see :func:`check_backend`."""
+
+    suggested: Final = BACKENDS
+
+    def __call__(
+        self, parser: object, namespace: argparse.Namespace, values: object, option: str | None = None
+    ) -> None:
+        """Keep the name."""
+        setattr(namespace, self.dest, values)
+
+
+def check_backend(name: str | None) -> None:
+    """Raise ArgumentError if there is no such backend; called after :func:`run_loaded`, which may register some."""
+    if name is None or name in BACKENDS:
+        return
+    from xlakit.api import known_backends
+
+    known = known_backends()
+    if name not in known:
+        raise ArgumentError(f"there is no backend '{name}'", hint=f"known: {', '.join(known)}; --load registers others")
 
 
 def add_lints(parser: argparse.ArgumentParser) -> None:
@@ -186,7 +214,8 @@ def content_of(file: str) -> tuple[bytes, str]:
     if file == "-":
         return _drained(open_stream(sys.stdin, "standard input")), "<stdin>"
     file = str(Path(file) / MODULE) if is_dump(Path(file)) else file
-    return Path(file).read_bytes(), file
+    with naming_file(file):
+        return Path(file).read_bytes(), file
 
 
 @lru_cache(maxsize=1)
@@ -212,6 +241,12 @@ def print_error_line(message: str) -> None:
     """Print a line to standard error; if that is closed, nothing is printed (print would write to standard output)."""
     if sys.stderr is not None:  # pyright: ignore[reportUnnecessaryComparison]
         print(message, file=sys.stderr)
+
+
+def show_progress(line: str) -> None:
+    """Show a line in place of the one shown before, where standard error is a terminal; an empty one at the end."""
+    if sys.stderr is not None and sys.stderr.isatty():  # pyright: ignore[reportUnnecessaryComparison]
+        print(f"\r\x1b[K{line}", end="", file=sys.stderr, flush=True)
 
 
 def one_line(error: Exception) -> str:

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any
@@ -49,6 +49,8 @@ _MORE_TOGETHER = 8
 _MOST_TOGETHER = 512
 # Of the text of an instruction, in a report.
 _LONGEST_TEXT = 300
+# Is told where a search is.
+Progress = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,6 +132,7 @@ def first_divergence(
     expected: Side,
     arguments: Sequence[Sequence[Any]],
     expected_arguments: Sequence[Sequence[Any]] | None = None,
+    progress: Progress = lambda where: None,
 ) -> Divergence | None:
     """The first instruction for which two ways to run a program, or two programs, compute different values.
 
@@ -139,12 +142,13 @@ def first_divergence(
     not the same. Values agree where :func:`compare` says so: integers and PRED equal, floating point numbers within the
     tolerance of their type; and sums, products and calls within that tolerance of their largest operands, of which
     little may be left.
+    progress: is told where the search is.
 
     Gives None where no instruction and no result differs; of two programs, where no result does: instructions that
     correspond to each other need not mean the same.
     """
     same = actual.module is expected.module
-    search = _Search(actual, expected)
+    search = _Search(actual, expected, progress)
     actual_arguments = [list(a) for a in arguments]
     other_arguments = actual_arguments if expected_arguments is None else [list(a) for a in expected_arguments]
     got, expected_results = (
@@ -220,9 +224,10 @@ class _Differing:
 class _Search:
     """Both ways to run the computations of their modules."""
 
-    def __init__(self, actual: Side, expected: Side) -> None:
+    def __init__(self, actual: Side, expected: Side, progress: Progress) -> None:
         self._actual = actual
         self._expected = expected
+        self._progress = progress
 
     def within(
         self,
@@ -237,6 +242,7 @@ class _Search:
         if not partners:
             return None
         arguments_there = arguments if expected_arguments is None else expected_arguments
+        self._progress(", ".join(path) or "the entry computation")
         got = self._actual.ready(with_results(pair[0], [ours for ours, _ in partners]))(arguments)
         wanted = self._expected.ready(with_results(pair[1], [theirs for _, theirs in partners]))(arguments_there)
         differing_ones = self._differing(partners, got, wanted, arguments_there, devices)
@@ -335,6 +341,7 @@ class _Search:
         ours, theirs = self._actual.ready(body[0]), self._expected.ready(body[1])
         for iteration in range(_MOST_LOOP_ITERATIONS):
             here = (*outer, f"iteration {iteration} of %{name}")
+            self._progress(", ".join(here))
             states = [[of_one] for of_one in state]
             expected, actual = went_on(states), goes_on(states)
             if any(bool(actual[d]) != bool(expected[d]) for d in devices):

@@ -11,8 +11,8 @@ from xlakit.errors import ArgumentError
 from xlakit.ir.instruction import HloModule
 from xlakit.options import compiling
 from xlakit.tools.dumps import given_values
-from xlakit.tools.jaxlib_child import Limits, run_on_jaxlib
-from xlakit.tools.numerics.divergence import Divergence, first_divergence
+from xlakit.tools.jaxlib_child import Jaxlib, Limits
+from xlakit.tools.numerics.divergence import Divergence, Progress, first_divergence
 from xlakit.tools.numerics.shadow import ShadowReport, shadow_replicated
 from xlakit.tools.numerics.sides import Ready, Side
 from xlakit.tools.numerics.trace import Trace, trace_replicated
@@ -43,18 +43,20 @@ def against(
     seed: int,
     backend: str | None,
     limits: Limits,
+    progress: Progress,
 ) -> Divergence | None:
     """The first instruction that differs, as :func:`find_divergence` reports it.
 
-    other: one of :data:`WAYS`, or another program.
+    other: one of :data:`WAYS`, or another program. limits: of jaxlib. progress: is told where the search is.
     """
-    devices, values = given_values(on_devices(module), input_path, seed)
-    way = _Way(backend or "cpu", seed, limits)
+    with Jaxlib(limits) as jaxlib:
+        return _against(module, other, input_path, _Way(backend or "cpu", seed, jaxlib, progress))
+
+
+def _against(module: HloModule, other: str | HloModule, input_path: str | None, way: _Way) -> Divergence | None:
+    devices, values = given_values(on_devices(module), input_path, way.seed)
     if isinstance(other, str):
-        program = _unsplit(devices.module)
-        return first_divergence(
-            Side(program, way.prepare), Side(program, way.of(other).prepare), devices.arguments(values)
-        )
+        return way.divergence(_unsplit(devices.module), other, devices.arguments(values))
     others = on_devices(other)
     if devices.whole is not None and (others.whole is not None or others.count == 1):
         # The programs are compared as they are written: all that the partitioner makes of them is the same.
@@ -63,7 +65,7 @@ def against(
             others.whole or others.module,
             [values] * devices.whole.replica_count,
         )
-        return _divergence(way, mine, theirs, device_arguments, device_arguments)
+        return way.divergence_of_two(mine, theirs, device_arguments, device_arguments)
     check_parameters(devices.module.name, devices.program, other.name, others.program)
     if others.count != devices.count:
         raise ArgumentError(
@@ -72,7 +74,9 @@ def against(
         )
     device_arguments = devices.arguments(values)
     mine, theirs = _unsplit(devices.module), _unsplit(others.module)
-    return _divergence(way, mine, theirs, device_arguments, others.arguments(values) if values else device_arguments)
+    return way.divergence_of_two(
+        mine, theirs, device_arguments, others.arguments(values) if values else device_arguments
+    )
 
 
 def _unsplit(module: HloModule) -> HloModule:
@@ -108,47 +112,54 @@ def find_divergence(
     count = module.replica_count * module.num_partitions
     if isinstance(against, str) and against not in WAYS:
         raise ArgumentError(f"there is no against={against!r}", hint=f"give a module, or one of {', '.join(WAYS)}")
-    way, device_arguments = _Way(backend, seed, Limits()), [arguments] * count
-    if isinstance(against, str):
-        return first_divergence(Side(module, way.prepare), Side(module, way.of(against).prepare), device_arguments)
-    others = against.replica_count * against.num_partitions
-    if others != count:
-        raise ArgumentError(
-            f"{against.name} runs on {others} devices, {module.name} on {count}",
-            hint="compare programs of as many devices",
-        )
-    return _divergence(way, module, against, device_arguments, device_arguments)
-
-
-def _divergence(
-    way: _Way,
-    program: HloModule,
-    other: HloModule,
-    device_arguments: Sequence[Sequence[Any]],
-    others: Sequence[Sequence[Any]],
-) -> Divergence | None:
-    """The first instruction of two programs that differs, each given its own arguments for each device."""
-    check_parameters(program.name, program.entry.program_shape, other.name, other.entry.program_shape)
-    return first_divergence(Side(program, way.prepare), Side(other, way.prepare), device_arguments, others)
+    device_arguments = [arguments] * count
+    with Jaxlib(Limits()) as jaxlib:
+        way = _Way(backend, seed, jaxlib)
+        if isinstance(against, str):
+            return way.divergence(module, against, device_arguments)
+        others = against.replica_count * against.num_partitions
+        if others != count:
+            raise ArgumentError(
+                f"{against.name} runs on {others} devices, {module.name} on {count}",
+                hint="compare programs of as many devices",
+            )
+        return way.divergence_of_two(module, against, device_arguments, device_arguments)
 
 
 class _Way(NamedTuple):
-    """How programs are run: the backend, or another of :data:`WAYS`; the seed of random numbers; jaxlib's limits."""
+    """How programs are run: the backend, or another of :data:`WAYS`; the seed of random numbers; jaxlib's process; what
+    is told where the search is.
+    """
 
     name: str
     seed: int
-    limits: Limits
+    jaxlib: Jaxlib
+    progress: Progress = lambda where: None
 
-    def of(self, name: str) -> _Way:
-        """The same in another way."""
-        return self._replace(name=name)
+    def divergence(
+        self, program: HloModule, other: str, device_arguments: Sequence[Sequence[Any]]
+    ) -> Divergence | None:
+        """The first instruction that differs when a program is run in another way of :data:`WAYS`."""
+        expected = Side(program, self._replace(name=other)._prepare)
+        return first_divergence(Side(program, self._prepare), expected, device_arguments, progress=self.progress)
 
-    def prepare(self, module: HloModule) -> Ready:
+    def divergence_of_two(
+        self,
+        program: HloModule,
+        other: HloModule,
+        device_arguments: Sequence[Sequence[Any]],
+        others: Sequence[Sequence[Any]],
+    ) -> Divergence | None:
+        """The first instruction of two programs that differs, each given its own arguments for each device."""
+        check_parameters(program.name, program.entry.program_shape, other.name, other.entry.program_shape)
+        sides = Side(program, self._prepare), Side(other, self._prepare)
+        return first_divergence(*sides, device_arguments, others, self.progress)
+
+    def _prepare(self, module: HloModule) -> Ready:
         """Make a program ready to run."""
         if self.name == "jaxlib":
-            replicas = as_replicas(module)
-            return lambda arguments: run_on_jaxlib(replicas, [list(given) for given in arguments], self.limits)
+            return self.jaxlib.prepare(as_replicas(module))
         with compiling(plain="all" if self.name == "plain" else None):
-            backend = "interpreter" if self.name == "interpreter" else "cpu"
+            backend = "cpu" if self.name == "plain" else self.name
             executable = compile(module, backend=backend, seed=self.seed)
         return executable.execute_replicated
