@@ -205,7 +205,7 @@ BUGS: tuple[Bug, ...] = (
     Bug(
         "streamed-pieces",
         "9e25fc7",
-        "large",
+        "forced",
         "pieces of one array that a loop writes are streamed each from a buffer that takes the other's writes",
         (
             Edit(
@@ -266,7 +266,7 @@ BUGS: tuple[Bug, ...] = (
     Bug(
         "divided-index",
         "7292fdc",
-        "large-watched",
+        "forced",
         "an index that is divided is negative where its piece is not chosen, and what is read then is far outside",
         (
             Edit(
