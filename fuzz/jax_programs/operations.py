@@ -342,8 +342,8 @@ def make(r: Source, values: Values) -> Value:
 def constant_bits(r: Source, values: Values) -> Value:
     """The bits of one of two constants: a subnormal number, and another one, each in a few places.
 
-    Only moved, since jaxlib computes with subnormal numbers as if they were 0; and not of one element or of bfloat16,
-    which jaxlib takes for 0 as well. Or whether the sum of subnormal numbers that the compiler knows, different ones or
+    Only moved, since jaxlib computes with subnormal numbers as if they were 0; and not of bfloat16, which jaxlib takes
+    for 0 as well. Or whether the sum of subnormal numbers that the compiler knows, different ones or
     the same, is the sum of those that the program finds at an index, with whatever value either gives them.
     """
     kind, integer = r.choice([("float32", "int32"), ("float32", "uint32"), ("float16", "uint16")])
@@ -358,8 +358,14 @@ def constant_bits(r: Source, values: Values) -> Value:
         chosen = lax.dynamic_slice_in_dim(several, jnp.where(is_first, 0, 2 * size), size)
         return lax.bitcast_convert_type(jnp.sum(known), integer) == lax.bitcast_convert_type(jnp.sum(chosen), integer)
     other = r.choice([info.max, info.eps, 0.0, -0.0, np.inf, info.tiny])
-    first, second = (np.full(size, x, jnp.dtype(kind)) for x in r.sample([odd, other], 2))
-    return lax.bitcast_convert_type(jnp.where(is_first, first, second), integer)
+    several = [np.full(size, x, jnp.dtype(kind)) for x in r.sample([odd, other], 2)]
+    if r.random() < 0.5:
+        # One number each, for every other element.
+        is_first = (jnp.arange(size) % 2 == 0) ^ is_first
+        several = [x[0] for x in several]
+    # Behind the barrier, the compiler does not take the bits of the constants before it makes code.
+    moved = lax.optimization_barrier(jnp.where(is_first, *several))
+    return lax.bitcast_convert_type(moved, integer)
 
 
 def bits(r: Source, values: Values) -> Value:
