@@ -13,7 +13,7 @@ import xlakit
 from xlakit.api import BACKENDS
 from xlakit.ir.instruction import HloModule
 from xlakit.tools import cli
-from xlakit.tools.commands import run
+from xlakit.tools.commands import shared
 
 
 def test_run_prints_what_numpy_prints(add_file, tmp_path, capsys):
@@ -147,7 +147,6 @@ def test_no_command_of_the_project_takes_abbreviations():
         ("--iterations", "0", "at least 1"),
         ("--iterations", "ten", "'ten' is not a whole number"),
         ("--seed", "-1", "at least 0"),
-        ("--backend", "gpu", "interpreter"),
         ("--compare-timeout", "nan", "'nan' is not a number of seconds"),
         ("--compare-memory", "much", "'much' is not a number of bytes"),
     ],
@@ -159,8 +158,10 @@ def test_values_of_options_are_checked(add_file, capsys, option, value, rule):
     assert rule in capsys.readouterr().err
 
 
-def test_backends_are_those_that_there_are():
-    assert run.BACKENDS == BACKENDS
+def test_backends_are_those_that_there_are(add_file, capsys):
+    assert shared.BACKENDS == BACKENDS
+    assert cli.main(["run", add_file, "--backend", "gpu"]) == 2
+    assert "interpreter" in capsys.readouterr().err
 
 
 def test_what_is_too_large_is_refused(add_text, tmp_path, capsys, monkeypatch):
