@@ -8,7 +8,8 @@ import threading
 class Condition(threading.Condition):
     """A :class:`threading.Condition` for state that changes often and is rarely waited for.
 
-    lock: its lock. ``with lock`` is a call into C, where ``with condition`` takes two frames of Python.
+    lock: its lock. Hold it by ``with lock``, which is a call into C: ``with condition`` takes two frames of Python, and
+    a signal handler that raises at the beginning of one leaves the lock as it is.
     """
 
     def __init__(self) -> None:
@@ -26,6 +27,9 @@ class Condition(threading.Condition):
             return super().wait(timeout)
         finally:
             self._waiting.discard(thread)
+            # A signal handler may have raised before the part of the wait that takes the lock again.
+            if not self.lock._is_owned():  # pyright: ignore[reportAttributeAccessIssue, reportUnknownMemberType, reportPrivateUsage]
+                self.lock.acquire()
 
     def notify_all(self) -> None:
         """Wake all threads that wait; the lock is held."""

@@ -93,7 +93,7 @@ class Connections:
                 self._announce_end()
 
         sys.excepthook = note_error
-        with self.condition:
+        with self.condition.lock:
             self._token = token
             unread, self._unread = self._unread, []
         for head, body in unread:
@@ -146,11 +146,11 @@ class Connections:
             self.condition.wait(_PAUSE)
             return
         try:
-            self.condition.release()
+            self.condition.lock.release()
             try:
                 self._transport.pump(_PAUSE)
             finally:
-                self.condition.acquire()
+                self.condition.lock.acquire()
         finally:
             self._pumping.release()
 
@@ -159,7 +159,7 @@ class Connections:
             self._transport.look()
             if self._awaiting:
                 # A waiting thread may have found this one receiving, and has to take over.
-                with self.condition:
+                with self.condition.lock:
                     self.condition.notify_all()
                 time.sleep(_ASIDE)
             elif time.monotonic() - self._last_awaited < _LATELY or not self._pumping.acquire(blocking=False):
@@ -172,7 +172,7 @@ class Connections:
 
     def _receive_message(self, head: bytes, body: Bytes) -> None:
         if not self._token:
-            with self.condition:
+            with self.condition.lock:
                 if not self._token:
                     self._unread.append((head, body))
                     return
@@ -183,7 +183,7 @@ class Connections:
         if header.kind is Kind.LEAVE_ACK:
             self._acknowledged.add(header.rank)
         elif header.kind is Kind.LEAVE:
-            with self.condition:
+            with self.condition.lock:
                 self._left[header.rank] = header.text
             self.answer(header.rank, Header(Kind.LEAVE_ACK, self.rank))
         self._handle(header, body)
@@ -212,7 +212,7 @@ class Connections:
         return rank in self._left or rank in self._disconnected
 
     def _lost(self, rank: int) -> None:
-        with self.condition:
+        with self.condition.lock:
             self._heard[rank] = time.monotonic()
             self._disconnected.add(rank)
             self.condition.notify_all()
@@ -229,7 +229,7 @@ class Connections:
         if self.ends_together:
             known = self._await_all(others, timeout)
         else:
-            with self.condition:
+            with self.condition.lock:
                 known = self.condition.wait_for(
                     lambda: all(rank in self._acknowledged or self._has_ended(rank) for rank in others), _LEAVE_SECONDS
                 )
@@ -240,7 +240,7 @@ class Connections:
     def await_ends(self, seconds: float) -> None:
         """Wait until all others end, so many seconds at most."""
         others = self._transport.connected()
-        with self.condition:
+        with self.condition.lock:
             self.condition.wait_for(lambda: all(map(self._has_ended, others)), seconds)
 
     def _announce_end(self) -> list[int]:
@@ -258,7 +258,7 @@ class Connections:
         """
         neighbor = min(others, key=lambda rank: (rank < self.rank, rank), default=self.rank)
         begin = asked = time.monotonic()
-        with self.condition:
+        with self.condition.lock:
             while not all(map(self._has_ended, others)):
                 now = time.monotonic()
                 if now - max(begin, self._heard.get(neighbor, 0.0)) > timeout:

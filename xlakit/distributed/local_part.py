@@ -67,10 +67,11 @@ class LocalPart:
 
     def deliver(self, channel_id: int, sender: int, receiver: int, value: Value) -> None:
         """Put a message from another process into a channel here."""
-        with self.run.changing():
+        with self.run.lock:
             if self.run.failure is None:
                 channel = self.run.channels[None if channel_id < 0 else channel_id]
                 channel.send(Message(sender, receiver, value))
+                self.run.changed()
 
     # -- positions in the program ----------------------------------------------------------------
 

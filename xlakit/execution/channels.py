@@ -12,8 +12,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Generator, Iterable
-from contextlib import contextmanager
-from threading import Condition
+from contextlib import AbstractContextManager, contextmanager
 
 from xlakit.dataclass import dataclass
 from xlakit.errors import ExecutionError
@@ -101,17 +100,22 @@ class Channels:
 
     @contextmanager
     def using(
-        self, name: str, device: int, ends: Iterable[End], condition: Condition, has_failed: Callable[[], bool]
+        self,
+        name: str,
+        device: int,
+        ends: Iterable[End],
+        lock: AbstractContextManager[bool],
+        has_failed: Callable[[], bool],
     ) -> Generator[None]:
         """Use these ends for a device of a run during the block.
 
-        name: of the program, for errors. condition: protects the channels. has_failed: whether the run has. Raises
+        name: of the program, for errors. lock: protects the channels. has_failed: whether the run has. Raises
         ExecutionError if the device of the same number of another program uses one of the ends, and its run has not
         failed.
         """
         user = _User(name, has_failed)
         keys = [(end, device) for end in ends]
-        with condition:
+        with lock:
             for key in keys:
                 other = self._users.get(key)
                 if other is not None and not other.has_failed():
@@ -120,7 +124,7 @@ class Channels:
         try:
             yield
         finally:
-            with condition:
+            with lock:
                 for key in keys:
                     if self._users.get(key) is user:
                         del self._users[key]

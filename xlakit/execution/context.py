@@ -87,26 +87,6 @@ class Network(Protocol):
         ...
 
 
-class _Changing:
-    """See :meth:`ExecutionContext.changing`. A class because a generator is slower, and a run has many such blocks."""
-
-    __slots__ = ("_context", "_lock")
-
-    def __init__(self, context: ExecutionContext) -> None:
-        self._context = context
-        self._lock = context.condition.lock
-
-    def __enter__(self) -> None:
-        self._lock.acquire()
-
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        try:
-            if kind is None:
-                self._context.changed()
-        finally:
-            self._lock.release()
-
-
 class _Bound:
     """See :meth:`ExecutionContext.bound`."""
 
@@ -114,7 +94,7 @@ class _Bound:
 
     def __init__(self, context: ExecutionContext) -> None:
         self._context = context
-        self._lock = context.condition.lock
+        self._lock = context.lock
 
     def __enter__(self) -> None:
         with self._lock:
@@ -143,6 +123,9 @@ class ExecutionContext:
     ) -> None:
         self.timeout = default_timeout() if timeout is None else timeout
         self.condition = Condition()
+        # Taken by ``with lock`` alone, which is implemented in C: a signal handler that raises at the beginning of a
+        # method of Python in between would leave it locked for all threads.
+        self.lock = self.condition.lock
         self.channels = Channels()
         self._queues = _Queues(Bounds(queue_items, queue_bytes))
         # The running participants, any of which may end a wait: devices of programs, and others.
@@ -196,14 +179,15 @@ class ExecutionContext:
 
     def clear(self) -> None:
         """Empty the queues between host and devices, for example of feeds that a failed program left."""
-        with self.changing():
+        with self.lock:
             for queue in self._queues.all():
                 queue.clear()
+            self.changed()
 
     def _append(self, queue: Feed[Any], value: object, what: str, timeout: float | None) -> None:
         item = frozen(value)
         size = byte_count(item)
-        with self.condition:
+        with self.lock:
             if not queue.has_room(size):
 
                 def failure(limit: str) -> DeadlockError:
@@ -225,7 +209,7 @@ class ExecutionContext:
                 hint="run the program that fills it first, or in another thread",
             )
 
-        with self.condition:
+        with self.lock:
             self._host_wait(lambda: len(queue) > 0, failure, timeout)
             item = queue.popleft()
             self.changed()
@@ -261,10 +245,6 @@ class ExecutionContext:
 
     # -- for devices -----------------------------------------------------------------------------
 
-    def changing(self) -> _Changing:
-        """Hold the lock, then have every waiting thread check its condition."""
-        return _Changing(self)
-
     def changed(self) -> None:
         """Have every waiting thread check its condition; the lock is held."""
         self._last_change = time.monotonic()
@@ -283,22 +263,25 @@ class ExecutionContext:
 
     def enter(self, devices: Sequence[object]) -> None:
         """Count devices as running, including those that were announced."""
-        with self.changing():
+        with self.lock:
             self._active.update(devices)
             for device in devices:
                 self._waits.pop(cast("Participant", device), None)
+            self.changed()
 
     def announce(self, wait: Wait) -> None:
         """Count a device as running, and waiting with ``wait``, until it enters: it has no thread yet."""
-        with self.changing():
+        with self.lock:
             wait.since = time.monotonic()
             self._active.add(wait.device)
             self._waits[wait.device] = wait
+            self.changed()
 
     def leave(self, devices: Sequence[object]) -> None:
         """Count devices as finished."""
-        with self.changing():
+        with self.lock:
             self._active.difference_update(devices)
+            self.changed()
 
     def wait(self, *waits: Wait) -> None:
         """Wait, with the lock held, until one of ``waits`` is ready; raises Stopped if their run fails.
@@ -328,15 +311,15 @@ class ExecutionContext:
         if wait.sleep is None:
             self.condition.wait(PAUSE_SECONDS)
             return
-        self.condition.release()
+        self.lock.release()
         try:
             wait.sleep(PAUSE_SECONDS)
         finally:
-            self.condition.acquire()
+            self.lock.acquire()
 
     def count_waiting(self, run: Run) -> int:
         """The number of waiting devices of a run."""
-        with self.condition:
+        with self.lock:
             return sum(wait.device.run is run for wait in self._waits.values())
 
     def next_infeed(self, device: Participant, instruction: Instruction, shape: Shape) -> Value:
@@ -359,7 +342,7 @@ class ExecutionContext:
         return from_host(self._receive(queue, wait), shape, "the value from the host")
 
     def _receive(self, queue: Feed[Any], wait: Wait) -> Any:
-        with self.condition:
+        with self.lock:
             self.wait(wait)
             item = queue.popleft()
             # Another thread may be waiting for room in the queue.
@@ -383,7 +366,7 @@ class ExecutionContext:
         def full() -> str:
             return f"room in {what}, which holds {queue}"
 
-        with self.condition:
+        with self.lock:
             self.wait(Wait(device, instruction, full, lambda: queue.has_room(size), from_outside=True))
             queue.append(item, size)
             self.changed()

@@ -22,7 +22,7 @@ def start_run(program: Program, execution_context: ExecutionContext, *, shares_c
     shares_context: whether other programs use the execution context, too; then channels connect them.
     """
     channels = shared_channels(execution_context) if shares_context else Channels()
-    run = Run(program, channels, execution_context.changing, shares_context=shares_context)
+    run = Run(program, channels, execution_context.lock, execution_context.changed, shares_context=shares_context)
     enter_group(run)
     return run
 
@@ -63,7 +63,7 @@ class Device(Participant):
                 f"'{self.program.module.name}'",
                 self.index,
                 self.program.channel_ends,
-                self.execution_context.condition,
+                self.execution_context.lock,
                 lambda: run.failure is not None,
             ),
         ):

@@ -144,9 +144,10 @@ class Rendezvous:
         has_box = is_local.count(True) > 1
         box = Box()
         if has_box:
-            with self._context.changing():
+            with self._context.lock:
                 box = self._run.boxes.setdefault(rendezvous.key, box)
                 box.values.update((n, payloads[n]) for n in local if pairs[n][0] == position)
+                self._context.changed()
         if session is not None:
             for number, (source, target) in enumerate(pairs):
                 if source == position and not is_local[target]:
@@ -209,16 +210,18 @@ class Rendezvous:
         if session is not None and len(here) == 1:
             # This device is the only member in this process: no box is needed.
             return carry(session, {self._device.index: payload})
-        with self._context.changing():
+        with self._context.lock:
             box = self._run.boxes.setdefault(rendezvous.key, Box())
             box.values[self._device.index] = payload
             is_last = len(box.values) == len(here)
             if is_last and len(here) == len(members):
                 box.outcome = box.values
+            self._context.changed()
         if is_last and box.outcome is None and session is not None:
             outcome = carry(session, box.values)
-            with self._context.changing():
+            with self._context.lock:
                 box.outcome = outcome
+                self._context.changed()
 
         def absent() -> list[int]:
             return [m for m in here if m not in box.values]
@@ -239,7 +242,7 @@ class Rendezvous:
         def names() -> str:
             return "; ".join(map(self._device.program.name_of, absent())) or "devices in other processes"
 
-        with self._context.condition:
+        with self._context.lock:
             self._context.wait(Wait(self._device, rendezvous.instruction, names, ready, absent))
             box.left += 1
             if box.left == count:

@@ -34,20 +34,22 @@ class Run:
     number: a later run has a greater one. devices: all of them, as soon as they exist. channels: the run's own, unless
     programs share the execution context; then those of the context, or of the run group in it. session: the way to the
     devices in other processes, if there are any. boxes: the rendezvous that have begun, by their keys. native: the
-    state of the run in machine code. changing: holds the lock of the execution context, and wakes what waits there.
+    state of the run in machine code. lock: the execution context's. changed: wakes what waits there.
     """
 
     def __init__(
         self,
         program: Program,
         channels: Channels,
-        changing: Callable[[], AbstractContextManager[None]],
+        lock: AbstractContextManager[bool],
+        changed: Callable[[], None],
         *,
         shares_context: bool,
     ) -> None:
         self.program = program
         self.channels = channels
-        self.changing = changing
+        self.lock = lock
+        self.changed = changed
         self.shares_context = shares_context
         self.number = next(_run_numbers)
         self.devices: list[Participant] = []
@@ -59,17 +61,18 @@ class Run:
 
     def fail(self, error: BaseException) -> None:
         """Stop all devices; the first error counts, but an error precedes those that only report another's failure."""
-        with self.changing():
+        with self.lock:
             if self.failure is None or (isinstance(self.failure, Stopped) and not isinstance(error, Stopped)):
                 self.failure = error
             # No later run may match the messages and receives of this one.
             self.channels.forget(self)
             for stop in self._stops:
                 stop()
+            self.changed()
 
     def when_failed(self, stop: Callable[[], None]) -> None:
         """Call ``stop`` as soon as a device has failed, on the thread on which that happens."""
-        with self.changing():
+        with self.lock:
             self._stops.append(stop)
             if self.failure is not None:
                 stop()

@@ -87,11 +87,12 @@ class Transfers:
                 # Without the lock, since it may wait for room. A message to another process counts as arrived.
                 session.post(channel_id, message)
                 message.has_arrived = True
-        with self._context.changing():
+        with self._context.lock:
             self._run.check()
             for message in messages:
                 if not message.has_arrived:
                     self._run.channels[channel_id].send(message)
+            self._context.changed()
         number = self._next_request()
         self._sends[number] = _Send(channel_id, messages)
         return number
@@ -128,9 +129,10 @@ class Transfers:
         recv = _Recv(channel_id, shape, is_host_transfer, [members[s] for s in senders if s < len(members)])
         if not is_host_transfer and (pairs is None or senders):
             recv.posted = PostedReceive(self._device.index, self._run)
-            with self._context.changing():
+            with self._context.lock:
                 self._run.check()
                 self._run.channels[channel_id].receive(recv.posted)
+                self._context.changed()
         number = self._next_request()
         self._recvs[number] = recv
         return number
@@ -176,7 +178,7 @@ class Transfers:
             from_programs=shared,
             sleep=session.watch(elsewhere, ready) if session is not None and elsewhere else None,
         )
-        with self._context.condition:
+        with self._context.lock:
             self._context.wait(wait)
 
     def _next_request(self) -> int:

@@ -328,7 +328,12 @@ class InterpreterExecutable(Recompiled):
             with self.execution_context.bound():
                 _start(threads, execution)
                 work(0)
-                _join(threads, execution)
+                wait_for(threads)
+        except BaseException as error:
+            # Ctrl-C outside of the program of the first device: stop the others, and do not wait for their current
+            # computation.
+            execution.fail(error)
+            raise
         finally:
             self.execution_context.leave(devices)
         if execution.failure is not None:
@@ -378,18 +383,6 @@ def _start(threads: Sequence[threading.Thread], execution: Run) -> None:
                 hint="run fewer replicas or partitions, or allow more threads",
             )
         )
-    except BaseException as error:
-        execution.fail(error)
-        raise
-
-
-def _join(threads: Sequence[threading.Thread], execution: Run) -> None:
-    try:
-        wait_for(threads)
-    except BaseException as error:
-        # Ctrl-C while other devices run: stop them, and do not wait for their current computation.
-        execution.fail(error)
-        raise
 
 
 def wait_for(threads: Sequence[threading.Thread]) -> None:

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import ctypes
-import threading
 from collections.abc import Callable, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from xlakit.cpu.runtime import runtime_symbols
+from xlakit.cpu.runtime.host import register_steps
 from xlakit.data.nesting import leaves_of
 from xlakit.jax.devices import MEMORY_KINDS
 from xlakit.jax.executable_metadata import ExecutableMetadata
 from xlakit.jax.named_values import NamedFloats
 from xlakit.jax.native.records import EXECUTABLE, RESULT, layout_number
-from xlakit.jax.records import Words, keep_for_ever, words_of
+from xlakit.jax.records import Words, words_of
 from xlakit.jax.spanning import SpanningExecutable
 from xlakit.options import compiling, current
 
@@ -28,8 +29,8 @@ if TYPE_CHECKING:
     from xlakit.runtime.device import Device
     from xlakit.runtime.executable import LoadedExecutable
 
-_RAISED = 1
-_errors = threading.local()
+# The native function that calls Python.
+_BY_PYTHON: Final = "xlakit_call_host_function"
 
 
 class Program:
@@ -95,13 +96,13 @@ class Program:
             return self._native.entry
         # If none of its devices is in this process, Python handles calls.
         entry = self.loaded.native_entry if self._count else None
-        return (_python_run_address, id(self)) if entry is None else entry
+        return entry or (runtime_symbols()[_BY_PYTHON], register_steps(self, Program.run))
 
     def _is_pure(self, run: int) -> bool:
         """Whether a call may run later, on another thread."""
         if self._native is not None:
             return self._native.is_pure
-        return run != _python_run_address and getattr(self.loaded.compiled, "is_pure", False)
+        return run != runtime_symbols()[_BY_PYTHON] and getattr(self.loaded.compiled, "is_pure", False)
 
     def take_times(self) -> bool:
         """From now on calls run the variant of the program that takes the times of its steps; False if there is none.
@@ -252,25 +253,3 @@ def _array_at(address: int, shape: Shape) -> Array | None:
         return np.empty(shape.dimensions, dtype)
     memory: Any = (ctypes.c_uint8 * size).from_address(address)
     return np.ndarray(shape.dimensions, dtype, memory)
-
-
-def _run_with_python(context: int, arguments: int, results: int) -> int:
-    try:
-        program: Program = ctypes.cast(context, ctypes.py_object).value
-        program.run(arguments, results)
-    except BaseException as error:  # Native code is in between; see take_error.
-        _errors.error = error
-        return _RAISED
-    return 0
-
-
-def take_error() -> BaseException | None:
-    """The exception that the last program on this thread has raised; cleared afterwards."""
-    error: BaseException | None = getattr(_errors, "error", None)
-    _errors.error = None
-    return error
-
-
-_python_run = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64, ctypes.c_int64, ctypes.c_int64)(_run_with_python)
-keep_for_ever(_python_run)
-_python_run_address = ctypes.cast(_python_run, ctypes.c_void_p).value or 0

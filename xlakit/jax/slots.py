@@ -269,9 +269,7 @@ def failure_callback(state: State) -> OfPython:
     """The function that makes the error of a program that ended with a nonzero status."""
 
     def call(status: int) -> int:
-        from xlakit.jax.program import take_error
-
-        return _made(state, take_error() or _error_of(status))
+        return _made(state, _error_of(status))
 
     return call
 

@@ -142,7 +142,7 @@ class Schedule:
         over = [part for part in over if part.is_in_context]
         if not beginning and not over:
             return
-        with self.execution_context.condition:
+        with self.execution_context.lock:
             self.execution_context.enter([part.participant for part in beginning])
             # A running part may wait for the other parts of its execution, so the context must know their waits.
             waiting = [q for p in beginning for q in p.execution.parts if not q.has_started and not q.is_in_context]

@@ -148,7 +148,7 @@ class Launch:
         if registered is None:
             devices = self._begin()
             context = devices[0].execution_context
-            with context.condition:
+            with context.lock:
                 registered = self._registered
                 if registered is None:
                     registered = self._registered = context, devices
@@ -203,7 +203,7 @@ class Launch:
     def _wait(self, waits: Sequence[Wait]) -> None:
         context, devices = self.registered()
         try:
-            with context.bound(), context.condition:
+            with context.bound(), context.lock:
                 context.wait(*waits)
         except BaseException as error:
             devices[0].run.fail(error)
@@ -379,7 +379,7 @@ class Replicas:
 
     def _reuse(self, device: Device, launch: Launch) -> None:
         """Make the record of a successful run available to later runs; the lock excludes a concurrent failure."""
-        with device.execution_context.condition.lock:
+        with device.execution_context.lock:
             if device.run.failure is None and not launch.record.field("watched"):
                 launch.is_over = True
                 del self._launches[launch.record.address]
@@ -387,7 +387,7 @@ class Replicas:
 
     def _launch_of(self, device: Device) -> Launch:
         run = device.run
-        with device.execution_context.condition.lock:
+        with device.execution_context.lock:
             if run.session is not None and self._program.slots:
                 raise UnsupportedError(
                     "this program was compiled for devices in one process",

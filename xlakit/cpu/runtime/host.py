@@ -3,7 +3,8 @@
 Long loops and jobs call ``xlakit_poll(ptr context) -> i64`` now and then; it gives Status.DONE, or another status that
 the caller has to return. ``xlakit_host_call(ptr context, i64 step, ptr buffers) -> i64`` calls the Python function that
 the context's ``host`` identifies, with the number of the step and the address of an array of pointers, and also gives a
-status. The exception of a host call is stored for the thread that made the call; see take_error.
+status. The exception of a host call is stored for the thread that made the call, see take_error; one that a signal
+handler raises before or after the function itself stays set.
 """
 
 from __future__ import annotations
@@ -13,12 +14,15 @@ import itertools
 import threading
 import weakref
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from xlakit.cpu.runtime.context import Status
 
 HostFunction = Callable[[int, int], None]
 _Owner = TypeVar("_Owner")
+
+# The symbol of the object of Python that answers the host calls of all programs.
+HOST_FUNCTION: Final = "xlakit_host_function"
 
 _PYTHON_FUNCTIONS = (
     "PyGILState_Ensure",
@@ -28,6 +32,10 @@ _PYTHON_FUNCTIONS = (
     "PyErr_Restore",
     "PyEval_SaveThread",
     "PyEval_RestoreThread",
+    "PyLong_FromLongLong",
+    "PyLong_AsLongLong",
+    "PyObject_Vectorcall",
+    "Py_DecRef",
 )
 
 _keys = itertools.count(1)
@@ -71,13 +79,10 @@ def _answer(key: int, step: int, buffers: int) -> int:
     return Status.DONE
 
 
-# One callback for all programs, never freed, because compiled code contains its address.
-_trampoline = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64, ctypes.c_int64, ctypes.c_int64)(_answer)
-
-
 def host_symbols() -> dict[str, int]:
-    """The addresses of the functions that native_host.py imports."""
-    imported = {"xlakit_host_trampoline": _address_of(_trampoline)}
+    """The addresses of the functions that native_host.py imports, and of the object that answers host calls."""
+    # The object lives as long as this module, and so as compiled code.
+    imported = {HOST_FUNCTION: id(_answer)}
     for name in _PYTHON_FUNCTIONS:
         imported[name] = _address_of(getattr(ctypes.pythonapi, name))
     return imported

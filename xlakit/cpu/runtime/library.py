@@ -57,6 +57,7 @@ _FOR_PROGRAMS = (
     "xlakit_scratch_release",
     "xlakit_poll",
     "xlakit_is_cancelled",
+    "xlakit_call_host_function",
     "xlakit_host_call",
     "xlakit_collective",
     "xlakit_collective_start",

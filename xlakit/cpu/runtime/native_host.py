@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from xlakit.cpu.llvm import I1, I32, I64, PTR, VOID, Module
+from xlakit.cpu.llvm import I1, I32, I64, PTR, VOID, Module, Value
 from xlakit.cpu.llvm.promises import COLD, NO_INLINE
 from xlakit.cpu.runtime import waiting
 from xlakit.cpu.runtime.context import CONTEXT, Status
 from xlakit.cpu.runtime.devices.fibers import FIBER, FiberState, current_fiber, leave_fiber
 from xlakit.cpu.runtime.float_mode import float_mode
+from xlakit.cpu.runtime.host import HOST_FUNCTION
 from xlakit.cpu.runtime.threads import emit_for_python
 
 # The time between two checks for signals in a loop; a check needs the GIL.
@@ -24,14 +25,14 @@ def emit_host(module: Module) -> None:
     fn = module.function("xlakit_main_thread", VOID, [I64], external=True)
     fn.store(fn.parameters[0], fn.address(main))
 
-    module.declare("xlakit_host_trampoline", I64, [I64, I64, I64])
+    _emit_call_function(module)
     fn, context, step, buffers = module.begin("xlakit_host_call", I64, [PTR, I64, PTR], external=True)
     stopped = CONTEXT.load(fn, context, "stopped")
     # After a cancellation an exception may be set, and the operands of the step may be incomplete.
     fn.return_if(stopped.ne(0), stopped)
     key = CONTEXT.load(fn, context, "host")
     with float_mode(fn):
-        status = fn.call("xlakit_host_trampoline", I64, key, step, buffers.cast("ptrtoint", I64))
+        status = fn.call("xlakit_call_host_function", I64, key, step, buffers.cast("ptrtoint", I64))
     fn.ret(status)
 
     module.declare("PyEval_SaveThread", PTR, [])
@@ -39,6 +40,40 @@ def emit_host(module: Module) -> None:
     emit_for_python(module, "xlakit_execute_for_python", "xlakit_execute", 3)
     _emit_signals(module)
     _emit_poll(module)
+
+
+def _emit_call_function(module: Module) -> None:
+    """``xlakit_call_host_function(i64 key, i64 step, i64 buffers) -> status``: call what answers host calls.
+
+    A signal handler can raise even before the function's first statement: the exception stays set then, and the status
+    is RAISED. A callback of ctypes would print the exception, and return nothing.
+    """
+    module.declare(HOST_FUNCTION, VOID, [])
+    module.declare("PyGILState_Ensure", I32, [])
+    module.declare("PyGILState_Release", VOID, [I32])
+    module.declare("PyLong_FromLongLong", PTR, [I64])
+    module.declare("PyLong_AsLongLong", I64, [PTR])
+    module.declare("PyObject_Vectorcall", PTR, [PTR, PTR, I64, PTR])
+    module.declare("Py_DecRef", VOID, [PTR])
+    fn = module.function("xlakit_call_host_function", I64, [I64, I64, I64], external=True)
+    count = len(fn.parameters)
+    objects = fn.alloca(PTR, count)
+    state = fn.call("PyGILState_Ensure", I32)
+    numbers = [fn.call("PyLong_FromLongLong", PTR, number) for number in fn.parameters]
+    for index, number in enumerate(numbers):
+        fn.store(number, fn.at(objects, PTR, index))
+    found = fn.call("PyObject_Vectorcall", PTR, fn.address(HOST_FUNCTION), objects, fn.i64(count), fn.null())
+    for number in numbers:
+        fn.call("Py_DecRef", VOID, number)
+
+    def returned() -> tuple[Value]:
+        status = fn.call("PyLong_AsLongLong", I64, found)
+        fn.call("Py_DecRef", VOID, found)
+        return (status,)
+
+    (status,) = fn.if_else(found.eq(fn.null()), lambda: (fn.i64(Status.RAISED),), returned)
+    fn.call("PyGILState_Release", VOID, state)
+    fn.ret(status)
 
 
 def _emit_poll(module: Module) -> None:

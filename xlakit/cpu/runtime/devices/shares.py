@@ -86,7 +86,11 @@ def _emit_end_device(module: Module) -> None:
     fn.atomic_store(status, address, "seq_cst")
     # Python sets "watched" before it reads the statuses: so it either sees this status, or is notified here.
     with fn.if_(fn.atomic_load(I64, RUN.at(fn, run, "watched"), "seq_cst").ne(0), likely=False):
-        fn.call("notify_python", I64, run, device, fn.i64(LEAVE), device)
+        told = fn.call("notify_python", I64, run, device, fn.i64(LEAVE), device)
+        # A signal handler may have raised instead: then Python counts this device as running, for which others wait.
+        with fn.if_(told.ne(Status.DONE), likely=False):
+            fn.atomic_store(told, address, "seq_cst")
+            fn.call("xlakit_run_stop", VOID, run)
 
     fn = module.function("notify_python", I64, [PTR, I64, I64, I64], attributes=(NO_INLINE, COLD))
     run, device, number, ordinal = fn.parameters
