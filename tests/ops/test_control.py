@@ -164,6 +164,14 @@ def test_scan_without_inputs_needs_the_number_of_steps():
     refused("how many steps", lambda c: xla.scan([], [c], lambda carry: (carry, carry), 0), f32())
 
 
+def test_scan_without_inputs_counts_what_its_computation_gives():
+    def steps(*carries):
+        return xla.scan([], carries, lambda first, *_: first, 0, scan_dimension_size=3)
+
+    refused("needs an input or an output", steps, f32())
+    refused("fewer than 2 carries", steps, f32(), f32())
+
+
 def test_scan_of_nothing_gives_the_first_carry():
     rows, last = evaluate(lambda x: xla.scan(x, 7.0, lambda v, c: (v, c), 0), np.zeros((0, 2), np.float32)[:, 0])
     same(rows, np.zeros(0, np.float32))

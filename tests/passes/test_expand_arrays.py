@@ -35,6 +35,11 @@ def test_no_elements():
     agree(lambda x: xla.shuffle_permute(x, [0], np.array([[1], [0]], np.int32)), numbers(np.float32, 2, 0))
 
 
+def test_a_permutation_along_no_dimension_is_the_array():
+    for sizes, indices in (((), 3), ((2, 3), [[0]])):
+        agree(lambda x, i=indices: xla.shuffle_permute(x, [], np.array(i, np.int32)), numbers(np.float32, *sizes))
+
+
 SPARSE = """
 HloModule sparse
 

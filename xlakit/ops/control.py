@@ -328,7 +328,6 @@ class Scan(Calling):
     def result_shape(self, operands: Sequence[Shape], declared: Shape | None) -> Shape:
         inputs, inits = self._split(operands)
         slices = [_without_dimension(i, self.dimension) for i in inputs]
-        size = self._scan_size(inputs, declared)
         result = check_arguments(self.to_apply, [*slices, *inits])
         parts = result.tuple_shapes_or_self
         count = len(parts) - self.num_carries
@@ -341,6 +340,7 @@ class Scan(Calling):
             raise ShapeError(
                 "a scan needs an input or an output", hint="use while_ for a loop that only carries values on"
             )
+        size = self._scan_size(inputs, declared)
         for init, carry in zip(inits, parts[count:], strict=True):
             if not agree(init, carry):
                 raise ShapeError(
@@ -444,7 +444,7 @@ def scan(
         parts = result.tuple_shapes_or_self
         count = len(parts) - len(carries)
         stacked = [_with_dimension(p, scan_dimension, scan_dimension_size) for p in parts[:count]]
-        declared = make_tuple_shape([*stacked, *parts[count:]]) if result.is_tuple else stacked[0]
+        declared = make_tuple_shape([*stacked, *parts[count:]]) if result.is_tuple else next(iter(stacked), None)
     op = Scan(
         dimension=scan_dimension,
         num_carries=len(carries),

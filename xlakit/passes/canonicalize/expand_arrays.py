@@ -27,6 +27,8 @@ def shuffle(
     if not context.spend("shuffle"):
         return None
     op, (array,) = old.op_as(Shuffle), operands
+    if not op.dimensions:
+        return array
     if op.mode is ShuffleMode.PERMUTE and op.indices is not None:
         return _permuted(old, op, op.indices, array, cloner)
     for dimension, shift in zip(op.dimensions, op.shifts, strict=True):
