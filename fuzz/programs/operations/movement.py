@@ -10,6 +10,8 @@ import numpy as np
 from fuzz.programs.draft import Draft, Program, family, join
 from fuzz.programs.values import ALL_TYPES, COMPLEX, FLOATS, INTEGERS, NARROW_FLOATS, Array, is_float, make_values
 from fuzz.support.tolerances import BITS, EXACT
+from xlakit.data.literal import Literal
+from xlakit.formats.hlo_text.literals import print_literal
 
 _INDEX_TYPES = ("s32", "s64", "u32", "s8", "u8", "u64", "s16", "u16")
 
@@ -243,6 +245,27 @@ def get_tuple_element(draft: Draft, case: str) -> Program:
     index = draft.integer(0, count - 1)
     draft.emit(shapes[index], f"get-tuple-element({whole}), index={index}")
     return draft.finish("get-tuple-element", EXACT, case)
+
+
+@family("shuffle", ("f32", "s8", "pred", "c64"), 0.6)
+def shuffle(draft: Draft, case: str) -> Program:
+    """Turned by shifts, or permuted by indices that hold for all of some dimensions; along any dimensions, or none."""
+    dims = draft.dims(0, 3)
+    operand = draft.parameter(case, dims, plain=True)
+    moved = draft.subset(len(dims))
+    call = f"shuffle({operand}), dimensions={{{join(moved)}}}"
+    if draft.chance():
+        call += f", mode=rotate, shifts={{{join(draft.integers(-5, 5, len(moved)))}}}"
+    else:
+        sizes = [1 if n and draft.chance(0.3) else n for n in dims]
+        each = [draft.rng.integers(0, dims[d], sizes) if math.prod(sizes) else np.zeros(sizes, int) for d in moved]
+        one = len(moved) == 1 and draft.chance()
+        indices = each[0] if one else np.stack([*each], -1) if moved else np.zeros(sizes, int)
+        call += (
+            f", mode=permute, indices={print_literal(Literal.from_value(indices.astype(np.int32)), with_shape=True)}"
+        )
+    draft.emit(draft.shape(case, dims), call)
+    return draft.finish("shuffle", BITS, case)
 
 
 @family("opt-barrier", (*FLOATS, *NARROW_FLOATS, *INTEGERS), 0.5)
