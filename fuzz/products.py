@@ -27,6 +27,7 @@ _LEAST, _MOST = 10_000, 60_000_000
 _MOST_OF_CONVOLUTION = 200_000_000
 # Of what is multiplied where blocks are small; the interpreter takes most of the time.
 _MOST_FORCED = 4_000_000
+_LEAST_ROWS_IN_RUNS = 250
 # What the knobs of products and convolutions are called.
 _KNOBS = ("gemm", "dot", "convolution", "machine.own")
 # Errors of sums in another order, in units of the type's epsilon times the largest element, and some room.
@@ -144,12 +145,26 @@ def _features_alone(chance: random.Random, most: int) -> Case | None:
     return _case(chance.choice(_TYPES), lhs, rhs, (batch, *places, features), operation)
 
 
+def _rows_in_runs(chance: random.Random, most: int) -> Case | None:
+    """A product whose left rows lie in runs of whole vectors on both sides of the contracted dimension.
+
+    There are more rows than a block or a task has; types whose steps are packed in groups keep them as rows.
+    """
+    outer, inner = chance.randint(2, 9), 8 * chance.randint(1, 20)
+    depth, columns = chance.randint(8, 130), chance.choice([8, 40, 64, 100, 200, 256])
+    if outer * inner < _LEAST_ROWS_IN_RUNS or outer * inner * depth * columns > most:
+        return None
+    operation = "dot(a, b), lhs_contracting_dims={1}, rhs_contracting_dims={0}"
+    kind = chance.choice(["s8", "s8", "bf16", "f32"])
+    return _case(kind, (outer, depth, inner), (depth, columns), (outer, inner, columns), operation)
+
+
 def case(seed: int, number: int) -> Case:
     """Program ``number`` of a seed."""
     chance = random.Random(f"{seed} {number}")
     most = _MOST_FORCED if _is_forced(number) else _MOST_OF_CONVOLUTION
     while True:
-        made = chance.choice([_dot, _dot, _convolution, _convolution, _features_alone])(chance, most)
+        made = chance.choice([_dot, _dot, _convolution, _convolution, _features_alone, _rows_in_runs])(chance, most)
         if made is not None:
             return made
 

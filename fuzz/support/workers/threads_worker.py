@@ -10,8 +10,11 @@ from __future__ import annotations
 import random
 import sys
 import threading
+import time
 import traceback
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from types import CodeType, FrameType
 from typing import Any
 
 import numpy as np
@@ -29,6 +32,12 @@ _EVERY = 4
 _STARTS = 40
 # The last is what Python itself has.
 _TURNS_SECONDS = (1e-6, 1e-6, 1e-5, 1e-4, 5e-3)
+# How often a thread waits where it enters a function, of the first calls and of so many in all, and for how long at most.
+_WAITS, _CALLS_WITH_WAITS, _LONGEST_WAIT_SECONDS = 0.05, 100, 3e-4
+# Functions in which things are made at their first use, and how often a thread waits there.
+_LOOKUPS, _WAITS_IN_LOOKUPS = ("__get__", "__getattr__", "__missing__"), 0.4
+# The batches in which threads do so.
+_WITH_WAITS = 0.8
 
 
 class Case:
@@ -135,13 +144,34 @@ def attempt(case: Case) -> _Results | str:
         return f"{type(error).__name__}: {error} ({where.filename.rsplit('/', 1)[-1]}:{where.lineno})"
 
 
-def at_once(orders: Sequence[Sequence[Case]]) -> list[dict[str, _Results | str]]:
-    """What each thread gets of its programs; all begin together."""
+def _waiting(drawn: random.Random) -> Callable[[FrameType, str, object], None]:
+    """A trace function with which a thread waits here and there where it enters a function of the package.
+
+    What another thread makes at its first use, or replaces, meanwhile: such moments are too short to be met by chance.
+    """
+    calls: Counter[CodeType] = Counter()
+
+    def enter(frame: FrameType, event: str, argument: object) -> None:
+        del event, argument
+        code = frame.f_code
+        calls[code] += 1
+        usual = min(_WAITS, _CALLS_WITH_WAITS / calls[code])
+        often = _WAITS_IN_LOOKUPS if code.co_name in _LOOKUPS else usual
+        if drawn.random() < often and "xlakit" in code.co_filename:
+            time.sleep(drawn.random() * _LONGEST_WAIT_SECONDS)
+
+    return enter
+
+
+def at_once(orders: Sequence[Sequence[Case]], waits: Sequence[random.Random]) -> list[dict[str, _Results | str]]:
+    """What each thread gets of its programs; all begin together, and those that have one of ``waits`` wait often."""
     found: list[dict[str, _Results | str]] = [{} for _ in orders]
     ready = threading.Barrier(len(orders))
 
     def work(place: int) -> None:
         ready.wait()
+        if place < len(waits):
+            sys.settrace(_waiting(waits[place]))
         for case in orders[place]:
             found[place][case.name] = attempt(case)
 
@@ -160,7 +190,8 @@ def faults(seed: int, number: int) -> Iterator[str]:
     count, is_same_order = drawn.randint(2, 5), drawn.random() < 0.5
     orders = [programs if is_same_order else drawn.sample(programs, len(programs)) for _ in range(count)]
     sys.setswitchinterval(drawn.choice(_TURNS_SECONDS))
-    found = at_once(orders)
+    waits = [random.Random(f"{seed} {number} {place}") for place in range(count if drawn.random() < _WITH_WAITS else 0)]
+    found = at_once(orders, waits)
     for case in programs:
         alone = attempt(case)
         for place, results in enumerate(found):
