@@ -17,38 +17,28 @@ from xlakit.ops.sort import Sort
 from xlakit.ops.windows import ReduceWindow
 from xlakit.passes.core.framework import mark_live
 from xlakit.tools.reduce.edits import Draft, cleaned, edited, renumbered
-from xlakit.tools.reduce.search import Candidate, Search
+from xlakit.tools.reduce.search import Candidate, repeated
 from xlakit.tools.reduce.values import retyped
 
 # Types that stand for all others: of two arrays that become the same, one is enough.
 _UNITING = (PrimitiveType.S32, PrimitiveType.PRED)
 
 
-def enter_computations(search: Search) -> None:
+@repeated
+def enter_computations(best: HloModule) -> Iterator[Candidate]:
     """Make a called computation the entry: a fault in it mostly shows for any arguments."""
-
-    def candidates() -> Iterator[Candidate]:
-        best = search.best
-        for computation in best.computations:
-            if computation is not best.entry:
-                yield partial(cleaned, best, computation)
-
-    while search.first(candidates()) is not None:
-        pass
+    for computation in best.computations:
+        if computation is not best.entry:
+            yield partial(cleaned, best, computation)
 
 
-def drop_arrays(search: Search) -> None:
+@repeated
+def drop_arrays(best: HloModule) -> Iterator[Candidate]:
     """Let operations that reduce, sort or scatter several arrays at once have one array less."""
-
-    def candidates() -> Iterator[Candidate]:
-        best = search.best
-        for computation in best.computations:
-            for i in computation.callers:
-                for number in range(_array_count(i)):
-                    yield partial(_without_array, best, i, number)
-
-    while search.first(candidates()) is not None:
-        pass
+    for computation in best.computations:
+        for i in computation.callers:
+            for number in range(_array_count(i)):
+                yield partial(_without_array, best, i, number)
 
 
 def _array_count(i: Instruction) -> int:
@@ -109,18 +99,13 @@ def _without_parameters(applied: Computation, dropped_numbers: set[int], element
     return renumbered(applied, order, root, kept_numbers)
 
 
-def share_computations(search: Search) -> None:
+@repeated
+def share_computations(best: HloModule) -> Iterator[Candidate]:
     """Call one computation where two of the same parameters and result are called."""
-
-    def candidates() -> Iterator[Candidate]:
-        best = search.best
-        for one, other in _pairs(best):
-            shorter, longer = sorted((one, other), key=lambda c: len(c.instructions))
-            yield partial(_shared, best, longer, shorter)
-            yield partial(_shared, best, shorter, longer)
-
-    while search.first(candidates()) is not None:
-        pass
+    for one, other in _pairs(best):
+        shorter, longer = sorted((one, other), key=lambda c: len(c.instructions))
+        yield partial(_shared, best, longer, shorter)
+        yield partial(_shared, best, shorter, longer)
 
 
 def _pairs(module: HloModule) -> Iterator[tuple[Computation, Computation]]:
@@ -145,17 +130,12 @@ def _shared(module: HloModule, old: Computation, kept: Computation) -> HloModule
     return cleaned(module, rebuilt[module.entry])
 
 
-def give_parameters(search: Search) -> None:
+@repeated
+def give_parameters(best: HloModule) -> Iterator[Candidate]:
     """Let computations that others than calls run give a parameter."""
-
-    def candidates() -> Iterator[Candidate]:
-        best = search.best
-        for computation in best.computations:
-            if computation is not best.entry and not isinstance(computation.root.op, Parameter):
-                yield partial(_giving_parameters, best, [computation.name])
-
-    while search.first(candidates()) is not None:
-        pass
+    for computation in best.computations:
+        if computation is not best.entry and not isinstance(computation.root.op, Parameter):
+            yield partial(_giving_parameters, best, [computation.name])
 
 
 def _giving_parameters(module: HloModule, names: Sequence[str]) -> HloModule:
@@ -169,19 +149,14 @@ def _giving_parameters(module: HloModule, names: Sequence[str]) -> HloModule:
     return edited(module, inner_roots=roots)
 
 
-def unite_types(search: Search) -> None:
+@repeated
+def unite_types(best: HloModule) -> Iterator[Candidate]:
     """Make all numbers of one type, where operands or computations that become the same can be dropped then."""
-
-    def candidates() -> Iterator[Candidate]:
-        best = search.best
-        types = {leaf.element_type for c in best.computations for i in c.instructions for _, leaf in i.shape.leaves()}
-        for new in _UNITING:
-            # In the order of the enumeration, which does not change from run to run.
-            for old in sorted((t for t in types if t is not new and t.is_array), key=lambda t: t.value):
-                yield partial(_united, best, old, new)
-
-    while search.first(candidates()) is not None:
-        pass
+    types = {leaf.element_type for c in best.computations for i in c.instructions for _, leaf in i.shape.leaves()}
+    for new in _UNITING:
+        # In the order of the enumeration, which does not change from run to run.
+        for old in sorted((t for t in types if t is not new and t.is_array), key=lambda t: t.value):
+            yield partial(_united, best, old, new)
 
 
 def _united(module: HloModule, old: PrimitiveType, new: PrimitiveType) -> HloModule:

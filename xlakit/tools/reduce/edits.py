@@ -160,6 +160,21 @@ def _edited(
     return draft.build(root)
 
 
+def path_of(computation: Computation, i: Instruction) -> str:
+    """What an instruction is called among all of a module."""
+    return f"{computation.name}\n{i.name}"
+
+
+def edited_at(module: HloModule, paths: Sequence[str], change: Change) -> HloModule:
+    """The module with the instructions of these paths edited; see :func:`edited`."""
+    chosen = set(paths)
+
+    def change_chosen(draft: Draft, i: Instruction, op: Op, operands: tuple[Instruction, ...]) -> Instruction | None:
+        return change(draft, i, op, operands) if path_of(draft.old, i) in chosen else None
+
+    return edited(module, change_chosen)
+
+
 # -- what is dead ----------------------------------------------------------------------------------
 
 

@@ -14,46 +14,31 @@ from xlakit.ir.operation import Op
 from xlakit.ops.control import While
 from xlakit.ops.data import Constant, GetTupleElement, Parameter, Tuple
 from xlakit.tools.reduce.edits import Draft, edited
-from xlakit.tools.reduce.search import Candidate, Search
+from xlakit.tools.reduce.search import Candidate, repeated
 
 
-def freeze_state(search: Search) -> None:
+@repeated
+def freeze_state(best: HloModule) -> Iterator[Candidate]:
     """Make elements of a loop's state keep their initial values."""
-
-    def candidates() -> Iterator[Candidate]:
-        best = search.best
-        for loop, count in _loops(best):
-            for number in range(count):
-                yield partial(_frozen, best, loop.op_as(While).body.name, number)
-
-    while search.first(candidates()) is not None:
-        pass
+    for loop, count in _loops(best):
+        for number in range(count):
+            yield partial(_frozen, best, loop.op_as(While).body.name, number)
 
 
-def drop_state(search: Search) -> None:
+@repeated
+def drop_state(best: HloModule) -> Iterator[Candidate]:
     """Drop elements of a loop's state that are only used to compute their own next values."""
-
-    def candidates() -> Iterator[Candidate]:
-        best = search.best
-        for loop, count in _loops(best):
-            for number in range(count):
-                yield partial(_without_element, best, loop, number)
-
-    while search.first(candidates()) is not None:
-        pass
+    for loop, count in _loops(best):
+        for number in range(count):
+            yield partial(_without_element, best, loop, number)
 
 
-def unpack_state(search: Search) -> None:
+@repeated
+def unpack_state(best: HloModule) -> Iterator[Candidate]:
     """Let loops over a tuple of one element be over that element."""
-
-    def candidates() -> Iterator[Candidate]:
-        best = search.best
-        for loop, count in _loops(best):
-            if count == 1:
-                yield partial(_unpacked, best, loop)
-
-    while search.first(candidates()) is not None:
-        pass
+    for loop, count in _loops(best):
+        if count == 1:
+            yield partial(_unpacked, best, loop)
 
 
 def _unpacked(module: HloModule, loop: Instruction) -> HloModule:

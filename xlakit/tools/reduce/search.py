@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
-from functools import partial
+from functools import partial, wraps
 from itertools import islice
 from pathlib import Path
 from typing import Protocol
@@ -170,6 +170,17 @@ class Search:
                 low = middle
             else:
                 high = middle
+
+
+def repeated(candidates: Callable[[HloModule], Iterable[Candidate]]) -> Callable[[Search], None]:
+    """The step that takes the first candidate made from the best module that has the property, until none has it."""
+
+    @wraps(candidates)
+    def step(search: Search) -> None:
+        while search.first(candidates(search.best)) is not None:
+            pass
+
+    return step
 
 
 def _key(module: HloModule) -> int:

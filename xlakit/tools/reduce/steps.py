@@ -5,16 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
-from xlakit.ir.instruction import Computation, HloModule, Instruction
+from xlakit.ir.instruction import HloModule, Instruction
 from xlakit.ir.operation import Op
 from xlakit.ops.control import Call, Conditional, Fusion, While
 from xlakit.ops.data import Constant, GetTupleElement, Parameter, Tuple
-from xlakit.tools.reduce.edits import Draft, edited, without_annotations
-from xlakit.tools.reduce.search import Candidate, Search
+from xlakit.tools.reduce.edits import Draft, edited, edited_at, path_of, without_annotations
+from xlakit.tools.reduce.search import Candidate, Search, repeated
 
 # One way of making the best module of a search smaller.
 Step = Callable[[Search], None]
-_SEPARATOR = "\n"
 # So many results are tried one by one; more are halved.
 _FEW_RESULTS = 8
 
@@ -140,21 +139,16 @@ def move_root(search: Search) -> None:
     search.first([partial(edited, best, results=[i.name]) for i in values if not isinstance(i.op, Parameter)])
 
 
-def move_inner_root(search: Search) -> None:
+@repeated
+def move_inner_root(best: HloModule) -> Iterator[Candidate]:
     """Make an earlier value the root of a called or fused computation; users of the call must accept its shape."""
-
-    def candidates() -> Iterator[Candidate]:
-        best = search.best
-        for computation in best.computations:
-            for caller in computation.callers:
-                if isinstance(caller.op, (Call, Fusion)):
-                    (callee,) = caller.op.called_computations
-                    for i in callee.instructions:
-                        if i is not callee.root and not isinstance(i.op, (Parameter, Constant)):
-                            yield partial(edited, best, inner_roots={callee.name: i.name})
-
-    while search.first(candidates()) is not None:
-        pass
+    for computation in best.computations:
+        for caller in computation.callers:
+            if isinstance(caller.op, (Call, Fusion)):
+                (callee,) = caller.op.called_computations
+                for i in callee.instructions:
+                    if i is not callee.root and not isinstance(i.op, (Parameter, Constant)):
+                        yield partial(edited, best, inner_roots={callee.name: i.name})
 
 
 def replaced_by_parameters(module: HloModule, names: Sequence[str]) -> HloModule:
@@ -179,20 +173,15 @@ def take_parameters(search: Search) -> None:
     search.minimize(values, replaced_by_parameters)
 
 
-def merge_parameters(search: Search) -> None:
+@repeated
+def merge_parameters(best: HloModule) -> Iterator[Candidate]:
     """Use one parameter of the entry for another of its shape."""
-
-    def candidates() -> Iterator[Candidate]:
-        best = search.best
-        parameters = best.entry.parameters
-        for n, later in enumerate(parameters):
-            for earlier in parameters[:n]:
-                if earlier.shape == later.shape:
-                    yield partial(_merged, best, later.name, earlier.name)
-                    break
-
-    while search.first(candidates()) is not None:
-        pass
+    parameters = best.entry.parameters
+    for n, later in enumerate(parameters):
+        for earlier in parameters[:n]:
+            if earlier.shape == later.shape:
+                yield partial(_merged, best, later.name, earlier.name)
+                break
 
 
 def _merged(module: HloModule, later: str, earlier: str) -> HloModule:
@@ -220,15 +209,11 @@ def inline_calls(search: Search) -> None:
 
 
 def _callers(module: HloModule) -> list[str]:
-    return [_path(c, i) for c in module.computations for i in c.callers if _is_inlined(i)]
+    return [path_of(c, i) for c in module.computations for i in c.callers if _is_inlined(i)]
 
 
 def _is_inlined(i: Instruction) -> bool:
     return isinstance(i.op, (Call, Fusion, While, Conditional))
-
-
-def _path(computation: Computation, i: Instruction) -> str:
-    return f"{computation.name}{_SEPARATOR}{i.name}"
 
 
 def _most_branches(module: HloModule) -> int:
@@ -239,11 +224,7 @@ def _most_branches(module: HloModule) -> int:
 
 
 def _inlined(module: HloModule, paths: Sequence[str], branch: int = 0) -> HloModule:
-    chosen_paths = set(paths)
-
-    def change(draft: Draft, i: Instruction, op: Op, operands: tuple[Instruction, ...]) -> Instruction | None:
-        if _path(draft.old, i) not in chosen_paths:
-            return None
+    def inline(draft: Draft, i: Instruction, op: Op, operands: tuple[Instruction, ...]) -> Instruction | None:
         if isinstance(op, While):
             return draft.inline(op.body, operands)
         if isinstance(op, Conditional):
@@ -253,7 +234,7 @@ def _inlined(module: HloModule, paths: Sequence[str], branch: int = 0) -> HloMod
             return draft.inline(op.called_computations[0], operands)
         return None
 
-    return edited(module, change)
+    return edited_at(module, paths, inline)
 
 
 # -- single instructions ---------------------------------------------------------------------------
@@ -267,7 +248,7 @@ def pass_operands(search: Search) -> None:
 
 def _passing(module: HloModule, number: int) -> list[str]:
     return [
-        _path(c, i)
+        path_of(c, i)
         for c in module.computations
         for i in c.instructions
         if len(i.operands) > number and i.operands[number].shape.compatible(i.shape)
@@ -275,33 +256,22 @@ def _passing(module: HloModule, number: int) -> list[str]:
 
 
 def _replaced_by_operand(module: HloModule, paths: Sequence[str], number: int) -> HloModule:
-    chosen = set(paths)
-
-    def change(draft: Draft, i: Instruction, op: Op, operands: tuple[Instruction, ...]) -> Instruction | None:
-        return operands[number] if _path(draft.old, i) in chosen else None
-
-    return edited(module, change)
+    return edited_at(module, paths, lambda draft, i, op, operands: operands[number])
 
 
-def drop_operands(search: Search) -> None:
+@repeated
+def drop_operands(best: HloModule) -> Iterator[Candidate]:
     """Drop operands of operations that take any number of them."""
-
-    def candidates() -> Iterator[Candidate]:
-        best = search.best
-        for computation in best.computations:
-            for i in computation.instructions:
-                if i.op.arity is None and not i.op.can_call and len(i.operands) > 1 and not isinstance(i.op, Tuple):
-                    for number in range(len(i.operands)):
-                        yield partial(_without_operand, best, _path(computation, i), number)
-
-    while search.first(candidates()) is not None:
-        pass
+    for computation in best.computations:
+        for i in computation.instructions:
+            if i.op.arity is None and not i.op.can_call and len(i.operands) > 1 and not isinstance(i.op, Tuple):
+                for number in range(len(i.operands)):
+                    yield partial(_without_operand, best, path_of(computation, i), number)
 
 
 def _without_operand(module: HloModule, path: str, number: int) -> HloModule:
-    def change(draft: Draft, i: Instruction, op: Op, operands: tuple[Instruction, ...]) -> Instruction | None:
-        if _path(draft.old, i) != path:
-            return None
-        return draft.add(op, operands[:number] + operands[number + 1 :], name=i.name)
-
-    return edited(module, change)
+    return edited_at(
+        module,
+        [path],
+        lambda draft, i, op, operands: draft.add(op, operands[:number] + operands[number + 1 :], name=i.name),
+    )

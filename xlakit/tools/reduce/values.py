@@ -19,8 +19,8 @@ from xlakit.ir.instruction import Computation, HloModule, Instruction
 from xlakit.ir.operation import Kind, Op
 from xlakit.ops.data import Constant, ElidedConstant, Parameter
 from xlakit.ops.movement import Broadcast
-from xlakit.tools.reduce.edits import Draft, cleaned, edited, inferred_again
-from xlakit.tools.reduce.search import Candidate, Search
+from xlakit.tools.reduce.edits import Draft, cleaned, edited_at, inferred_again, path_of
+from xlakit.tools.reduce.search import Candidate, Search, repeated
 
 # The most elements of a constant that takes the place of a value: candidates are texts, in which it is written out.
 _MOST_WRITTEN = 4096
@@ -46,22 +46,17 @@ _SIMPLER = {
 # -- sizes -----------------------------------------------------------------------------------------
 
 
-def shrink_dimensions(search: Search) -> None:
+@repeated
+def shrink_dimensions(best: HloModule) -> Iterator[Candidate]:
     """Make dimensions smaller: all of one size in the whole module at once, with its multiples, then without."""
-
-    def candidates() -> Iterator[Candidate]:
-        best = search.best
-        sizes = _sizes(best)
-        for size in sizes:
-            has_multiples = any(other > size and other % size == 0 for other in sizes)
-            for smaller in dict.fromkeys((1, 2, 3, 4, 8, size // 4, size // 2, size - 1)):
-                if 0 < smaller < size:
-                    yield partial(resized, best, size, smaller)
-                    if has_multiples:
-                        yield partial(resized, best, size, smaller, multiples=False)
-
-    while search.first(candidates()) is not None:
-        pass
+    sizes = _sizes(best)
+    for size in sizes:
+        has_multiples = any(other > size and other % size == 0 for other in sizes)
+        for smaller in dict.fromkeys((1, 2, 3, 4, 8, size // 4, size // 2, size - 1)):
+            if 0 < smaller < size:
+                yield partial(resized, best, size, smaller)
+                if has_multiples:
+                    yield partial(resized, best, size, smaller, multiples=False)
 
 
 def _sizes(module: HloModule) -> list[int]:
@@ -113,18 +108,13 @@ def _scaled(scaled: Callable[[int], int], op: Op) -> Op:
 # -- types -----------------------------------------------------------------------------------------
 
 
-def simplify_types(search: Search) -> None:
+@repeated
+def simplify_types(best: HloModule) -> Iterator[Candidate]:
     """Replace a type by a more common one, in the whole module."""
-
-    def candidates() -> Iterator[Candidate]:
-        best = search.best
-        types = {leaf.element_type for c in best.computations for i in c.instructions for _, leaf in i.shape.leaves()}
-        for old, new in _SIMPLER.items():
-            if old in types:
-                yield partial(retyped, best, old, new)
-
-    while search.first(candidates()) is not None:
-        pass
+    types = {leaf.element_type for c in best.computations for i in c.instructions for _, leaf in i.shape.leaves()}
+    for old, new in _SIMPLER.items():
+        if old in types:
+            yield partial(retyped, best, old, new)
 
 
 def retyped(module: HloModule, old: PrimitiveType, new: PrimitiveType) -> HloModule:
@@ -182,19 +172,14 @@ def _changed(value: Literal, shape: Callable[[Shape], Shape], change: Callable[[
 # -- constants and attributes ----------------------------------------------------------------------
 
 
-def simplify_constants(search: Search) -> None:
+@repeated
+def simplify_constants(best: HloModule) -> Iterator[Candidate]:
     """Make constants shorter: zero, one, half of a number (as in the count of a loop), one number for all elements."""
-
-    def candidates() -> Iterator[Candidate]:
-        best = search.best
-        for computation in best.computations:
-            for i in computation.instructions:
-                if isinstance(i.op, Constant) and i.shape.is_array and i.op.literal.array.size:
-                    for simpler in _simpler(i.op.literal.array):
-                        yield partial(_with_constant, best, (computation.name, i.name), simpler)
-
-    while search.first(candidates()) is not None:
-        pass
+    for computation in best.computations:
+        for i in computation.instructions:
+            if isinstance(i.op, Constant) and i.shape.is_array and i.op.literal.array.size:
+                for simpler in _simpler(i.op.literal.array):
+                    yield partial(_with_constant, best, path_of(computation, i), simpler)
 
 
 def _simpler(array: Array) -> Iterator[Array]:
@@ -214,13 +199,11 @@ def _length(array: Array) -> tuple[bool, int, float]:
     return differs, len(str(first)), size if size == size else np.inf  # noqa: PLR0124 - NaN differs from itself
 
 
-def _with_constant(module: HloModule, path: tuple[str, str], array: Array) -> HloModule:
-    def change(draft: Draft, i: Instruction, op: Op, operands: tuple[Instruction, ...]) -> Instruction | None:
-        if (draft.old.name, i.name) != path:
-            return None
+def _with_constant(module: HloModule, path: str, array: Array) -> HloModule:
+    def shorten(draft: Draft, i: Instruction, op: Op, operands: tuple[Instruction, ...]) -> Instruction:
         return draft.append(i.replace(op=Constant(literal=Literal(i.shape.without_layout(), array))))
 
-    return edited(module, change)
+    return edited_at(module, [path], shorten)
 
 
 def take_constants(search: Search) -> None:
@@ -231,7 +214,7 @@ def take_constants(search: Search) -> None:
 
 def _inner_values(module: HloModule) -> list[str]:
     return [
-        f"{c.name}\n{i.name}"
+        path_of(c, i)
         for c in module.computations
         if c is not module.entry
         for i in c.instructions
@@ -246,11 +229,7 @@ def _is_filled(i: Instruction) -> bool:
 
 
 def _constants(module: HloModule, paths: Sequence[str], number: int) -> HloModule:
-    chosen = set(paths)
-
-    def change(draft: Draft, i: Instruction, op: Op, operands: tuple[Instruction, ...]) -> Instruction | None:
-        if f"{draft.old.name}\n{i.name}" not in chosen:
-            return None
+    def fill(draft: Draft, i: Instruction, op: Op, operands: tuple[Instruction, ...]) -> Instruction:
         shape = i.shape.without_layout()
         if math.prod(shape.dimensions) > _MOST_WRITTEN:
             element = Constant(literal=Literal.from_value(number, shape.element_type))
@@ -258,26 +237,21 @@ def _constants(module: HloModule, paths: Sequence[str], number: int) -> HloModul
         array = np.full(shape.dimensions, number, shape.element_type.dtype)
         return draft.append(i.replace(op=Constant(literal=Literal(shape, array)), operands=(), shape=shape))
 
-    return edited(module, change)
+    return edited_at(module, paths, fill)
 
 
-def simplify_attributes(search: Search) -> None:
+@repeated
+def simplify_attributes(best: HloModule) -> Iterator[Candidate]:
     """Give attributes their defaults."""
-
-    def candidates() -> Iterator[Candidate]:
-        best = search.best
-        for computation in best.computations:
-            for i in computation.instructions:
-                for spec in i.op.attributes:
-                    if spec.kind is Kind.WINDOW:
-                        for plainer in _plainer(getattr(i.op, spec.name)):
-                            yield partial(_with_default, best, (computation.name, i.name), spec.name, plainer)
-                    has_default = not spec.required and spec.kind not in (Kind.COMPUTATION, Kind.COMPUTATION_LIST)
-                    if has_default and getattr(i.op, spec.name) != spec.default:
-                        yield partial(_with_default, best, (computation.name, i.name), spec.name, spec.default)
-
-    while search.first(candidates()) is not None:
-        pass
+    for computation in best.computations:
+        for i in computation.instructions:
+            for spec in i.op.attributes:
+                if spec.kind is Kind.WINDOW:
+                    for plainer in _plainer(getattr(i.op, spec.name)):
+                        yield partial(_with_default, best, path_of(computation, i), spec.name, plainer)
+                has_default = not spec.required and spec.kind not in (Kind.COMPUTATION, Kind.COMPUTATION_LIST)
+                if has_default and getattr(i.op, spec.name) != spec.default:
+                    yield partial(_with_default, best, path_of(computation, i), spec.name, spec.default)
 
 
 def _plainer(window: Window | None) -> Iterator[Window]:
@@ -289,11 +263,9 @@ def _plainer(window: Window | None) -> Iterator[Window]:
                 yield plain
 
 
-def _with_default(module: HloModule, path: tuple[str, str], name: str, default: Any) -> HloModule:
-    def change(draft: Draft, i: Instruction, op: Op, operands: tuple[Instruction, ...]) -> Instruction | None:
-        if (draft.old.name, i.name) != path:
-            return None
+def _with_default(module: HloModule, path: str, name: str, default: Any) -> HloModule:
+    def simplify(draft: Draft, i: Instruction, op: Op, operands: tuple[Instruction, ...]) -> Instruction:
         changed: Any = dataclasses.replace(op, **{name: default})
         return draft.keep(i, changed, operands)
 
-    return edited(module, change)
+    return edited_at(module, [path], simplify)
