@@ -184,6 +184,43 @@ def test_host_steps_are_found_again(compiles):
     assert len(compiles) == 1
 
 
+def test_of_a_program_with_custom_calls_only_these_are_kept(folder, compiles):
+    """They name their place in errors, and take each other's results; the rest of the program is not needed."""
+
+    def fails(x, limit):
+        if x.sum() > limit:
+            raise ValueError("too much")
+        return x + 1
+
+    module = xla.HloModule.from_text("""HloModule m
+      body { t = (s32[], f32[2]) parameter(0)  i = s32[] get-tuple-element(t), index=0  one = s32[] constant(1)
+        x = f32[2] get-tuple-element(t), index=1  half = f32[2] constant({0.5, 0.5})  limit = f32[] constant(100)
+        y = f32[2] multiply(x, half)
+        first = f32[2] custom-call(y, limit), custom_call_target="fails", metadata={source_file="a.py" source_line=3}
+        second = f32[2] custom-call(first, limit), custom_call_target="fails", metadata={source_line=4}
+        j = s32[] add(i, one)  z = f32[2] multiply(second, second)  ROOT r = (s32[], f32[2]) tuple(j, z) }
+      go { t = (s32[], f32[2]) parameter(0)  i = s32[] get-tuple-element(t), index=0  n = s32[] constant(3)
+        ROOT p = pred[] compare(i, n), direction=LT }
+      ENTRY e { x = f32[2] parameter(0)  zero = s32[] constant(0)  s = (s32[], f32[2]) tuple(zero, x)
+        w = (s32[], f32[2]) while(s), condition=go, body=body  y = f32[2] get-tuple-element(w), index=1
+        z = f32[2] tanh(y)  limit = f32[] constant(30)
+        ROOT third = f32[2] custom-call(z, limit), custom_call_target="fails" } """)
+    found = []
+    for values in ([0, 0], [0, 0], [900, 900]):
+        made = xla.compile(module, custom_calls={"fails": fails})
+        try:
+            found.append(made(np.array(values, np.float32)).tolist())
+        except xla.ExecutionError as error:
+            found.append((error.operation, error.location))
+    assert len(compiles) == 1
+    assert found[0] == found[1] == [2, 2]
+    assert found[2] == ("custom-call 'first'", xla.Location("a.py", 3))
+    (entry,) = entries(folder)
+    kept = Program.from_entry(cache.load(entry.stem), lambda: module).host_module
+    opcodes = [i.opcode for c in kept.computations for i in c.instructions]
+    assert sorted(opcodes) == ["custom-call"] * 3 + ["parameter"] * 4 + ["tuple"]
+
+
 def test_the_more_entries_there_are_the_more_seldom_they_are_listed(folder, monkeypatch):
     """Else the time of each save is in proportion to their number."""
     listed = []

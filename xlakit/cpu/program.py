@@ -86,9 +86,10 @@ class Program:
                 sections[location] = np.ascontiguousarray(array).tobytes()
             kind = PrimitiveType.from_dtype(array.dtype).hlo_name
             constants.append([kind, list(array.shape), location])
+        positions: Mapping[Instruction, list[int]] = {}
         if self.host_module is not None:
-            sections["host module"] = self.host_module.to_proto()
-        positions = {} if self.host_module is None else _positions(self.host_module)
+            stored, positions = self._stored_calls(self.host_module)
+            sections["host module"] = stored.to_proto()
         return Entry(
             {
                 "objects": len(self.objects),
@@ -103,6 +104,19 @@ class Program:
             },
             sections,
         )
+
+    def _stored_calls(self, module: HloModule) -> tuple[HloModule, dict[Instruction, list[int]]]:
+        """The module that is kept of ``host_module``, and where the instructions that Python runs or names are in it.
+
+        Custom calls need nothing of their program but themselves and what they call, and it may have thousands of
+        other instructions. Of a host instruction of another kind, the whole is kept: the pair of a collective between
+        processes, for one.
+        """
+        from xlakit.ops.custom_call import CustomCall
+
+        if not all(isinstance(i.op, CustomCall) for i in self.host_instructions):
+            return module, _positions(module)
+        return _calls_alone(module, [*self.host_instructions, *self.collectives])
 
     @staticmethod
     def from_entry(entry: Entry, module: Callable[[], HloModule]) -> Program:
@@ -193,6 +207,28 @@ def _positions(module: HloModule) -> dict[Instruction, list[int]]:
         for number, computation in enumerate(module.computations)
         for position, instruction in enumerate(computation.instructions)
     }
+
+
+def _calls_alone(module: HloModule, calls: Sequence[Instruction]) -> tuple[HloModule, dict[Instruction, list[int]]]:
+    """A module that has some instructions of another one, and parameters for their other operands; their positions."""
+    from xlakit.data.shape import make_tuple_shape
+    from xlakit.ir.instruction import Computation, Instruction
+    from xlakit.ops.data import Parameter, Tuple
+
+    parameters: dict[Instruction, Instruction] = {}
+    made: dict[Instruction, Instruction] = {}
+    for call in dict.fromkeys(calls):
+        for operand in call.operands:
+            if operand not in made and operand not in parameters:
+                number = len(parameters)
+                name = f"{call.name}.operand.{number}"
+                parameters[operand] = Instruction(Parameter(number=number), (), operand.shape, name)
+        operands = [made.get(o) or parameters[o] for o in call.operands]
+        made[call] = call.replace(operands=operands, control_predecessors=())
+    root = Instruction(Tuple(), [*made.values()], make_tuple_shape([i.shape for i in made]), "calls")
+    smaller = module.with_entry(Computation("calls", (*parameters.values(), *made.values(), root), root))
+    positions = _positions(smaller)
+    return smaller, {old: positions[new] for old, new in made.items()}
 
 
 def _instruction_at(module: HloModule, computation: int, position: int) -> Instruction:
