@@ -129,9 +129,11 @@ def _module_of(program: HloModule | BuildsModule) -> HloModule:
         return program
     make = getattr(program, "to_module", None)
     if make is None:
-        raise ArgumentError(
-            f"cannot compile {program!r}", hint="give an HloModule, or the XlaComputation that build() returns"
-        )
+        hint = "give an HloModule, or the XlaComputation that build() returns"
+        if isinstance(program, (str, bytes)):
+            text, hint = program[:40], "HloModule.from_text(text) and .from_proto(data) give the module of HLO"
+            raise ArgumentError(f"cannot compile {text!r}{'..' if len(program) > 40 else ''}", hint=hint)
+        raise ArgumentError(f"cannot compile {program!r}", hint=hint)
     return make()
 
 

@@ -151,7 +151,10 @@ def save(key: str, entry: Entry) -> None:
             found = _evict(folder, limit, keep=key + _SUFFIX)
             _next_eviction = number + max(_SAVES_PER_EVICTION, found // _FOUND_PER_SAVE)
     except OSError as error:
-        _warn(f"nothing can be stored in {folder}: {error.strerror}")
+        _warn(
+            f"nothing can be stored in {folder}: {error.strerror}; "
+            "XLAKIT_CACHE_DIR names another folder, XLAKIT_CACHE=off does without"
+        )
 
 
 def discard(key: str, reason: str) -> None:

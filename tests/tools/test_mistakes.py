@@ -18,7 +18,7 @@ ENTRY main {
 }
 """
 
-OWN = """import xlakit
+OWN = """import xlakit  # in place of HloModule step
 
 def compile_module(module, *, seed, **options):
     print("own compiles")
@@ -38,6 +38,7 @@ def folder(tmp_path, monkeypatch):
     Path("own.py").write_text(OWN)
     Path("twice.hlo").write_text(STEP + STEP)
     Path("binary").write_bytes(bytes(range(256)))
+    Path("page.html").write_bytes(b"<!DOCTYPE html>\n\x01")
     Path("itself.hlo").symlink_to("itself.hlo")
     Path("empty").mkdir()
     return tmp_path
@@ -70,6 +71,18 @@ def folder(tmp_path, monkeypatch):
         ("check itself.hlo", 1, "itself.hlo: Too many levels of symbolic links"),
         ("reduce itself.hlo --crash --jobs 1", 1, "itself.hlo: Too many levels of symbolic links"),
         ("reduce empty --crash -o small.hlo", 1, "empty is a folder without programs"),
+        ("run stop.hlo", 1, "stop.hlo: No such file or directory\n  hint: did you mean step.hlo"),
+        ("run empty/step.hlo", 1, "empty/step.hlo: No such file or directory\n"),
+        ("view step.hlo --until simplyfy", 2, "no pass 'simplyfy' runs\n  hint: did you mean simplify?"),
+        ("opt step.hlo --passes simplyfy", 2, "there is no pass 'simplyfy'\n  hint: did you mean simplify?"),
+        ("view step.hlo --errors binary", 1, "step.hlo: binary is no report of rounding errors\n  hint: xlakit run"),
+        (
+            "extract step.hlo --loop y -o part",
+            1,
+            "step.hlo: %y of step is no computation and no loop\n  hint: it is an",
+        ),
+        ("check page.html", 1, "this is a page of HTML, and no program"),
+        ("check own.py", 1, "none of the formats that are known\n  at: own.py:1\n  hint: if it is Python, XLA_FLAGS"),
     ],
 )
 def test_errors_name_the_file(folder, capsys, line, status, said):
@@ -127,7 +140,6 @@ def test_errors_of_standard_input_name_it(folder, monkeypatch, capsys):
     ("line", "hint"),
     [
         ("reduce step.hlo --test false", "it must end with status 0 for a program that fails"),
-        ("reduce step.hlo --test no_such_command", "name a command that runs"),
         ("bisect step.hlo --crash", "try other arguments (--seed, --input)\n"),
         (
             "bisect step.hlo --compare cpu,interpreter",
@@ -168,3 +180,30 @@ def test_an_empty_name_is_not_the_current_folder(words, capsys):
     assert cli.main(words) == 2
     out, err = capsys.readouterr()
     assert (out, "the name of a program is empty" in err) == ("", True)
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("rum step.hlo", "hint: did you mean run?\n"),
+        ("run step.hlo --iteratons 5", "unrecognized arguments: --iteratons 5\n  hint: did you mean --iterations"),
+        ("run step.hlo --iteratons=5", "unrecognized arguments: --iteratons=5\n  hint: did you mean --iterations"),
+        ("run step.hlo --compare jaxlb", "hint: did you mean jaxlib?\n"),
+        ("run step.hlo --seed 9223372036854775808", "argument --seed: must be at most 9223372036854775807\n"),
+        ("reduce step.hlo --test no_such_command", "argument --test: there is no command 'no_such_command'\n"),
+        ("bisect step.hlo --crash --compare cpu,interpreter", "(which takes --compare), not --compare and --crash\n"),
+    ],
+)
+@pytest.mark.usefixtures("folder")
+def test_words_that_are_not_known(line, said, capsys):
+    with pytest.raises(SystemExit, match="^2$"):
+        cli.main(line.split())
+    assert said in capsys.readouterr().err
+
+
+@pytest.mark.usefixtures("folder")
+def test_names_of_files_and_texts_of_programs_are_told_apart():
+    with pytest.raises(xla.ParseError, match="hint: this is the name"):
+        xla.HloModule.from_text("own.py")
+    with pytest.raises(xla.ArgumentError, match=r"cannot compile .HloModule step.*\n  hint: HloModule\.from_text"):
+        xla.compile(STEP)

@@ -2,14 +2,17 @@
 
 import io
 import os
+import re
 import subprocess
 import sys
+import threading
 import time
+from pathlib import Path
 
 import pytest
 
 from xlakit.errors import ExecutionError
-from xlakit.tools import cli
+from xlakit.tools import cli, warned
 from xlakit.tools.commands.time_limit import time_limit
 
 
@@ -90,3 +93,52 @@ def test_standard_input(add_text):
     )
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith(b"[")
+
+
+@pytest.mark.parametrize("verb", ["check", "diff"])
+def test_pipes_that_have_names(add_text, tmp_path, verb):
+    """A pipe can be read once only; a reader that opens it again waits forever, or finds nothing."""
+    pipes = [tmp_path / "one", tmp_path / "two"][: 1 + (verb == "diff")]
+    for pipe in pipes:
+        os.mkfifo(pipe)
+    writers = [threading.Thread(target=pipe.write_text, args=(add_text,), daemon=True) for pipe in pipes]
+    for writer in writers:
+        writer.start()
+    words = [sys.executable, "-m", "xlakit", verb, *map(str, pipes)]
+    done = subprocess.run(words, capture_output=True, check=False, text=True, timeout=60)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_standard_input_has_a_name(add_text):
+    words = [sys.executable, "-m", "xlakit", "check", "/dev/stdin"]
+    done = subprocess.run(words, input=add_text, capture_output=True, check=False, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_warnings_are_lines_and_come_once(add_file, tmp_path):
+    (tmp_path / "file").write_text("")
+    environment = {**os.environ, "XLAKIT_CACHE_DIR": str(tmp_path / "file"), "XLAKIT_THREAD": "2", "XLAKIT_MINE": "1"}
+    words = [sys.executable, "-m", "xlakit", "run", add_file]
+    done = subprocess.run(words, env=environment, capture_output=True, check=False, text=True)
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.splitlines() == [
+        "xlakit: warning: nothing reads XLAKIT_THREAD",
+        "  hint: did you mean XLAKIT_THREADS?",
+        f"xlakit: warning: the compile cache: nothing can be stored in {tmp_path / 'file'}: File exists; "
+        "XLAKIT_CACHE_DIR names another folder, XLAKIT_CACHE=off does without",
+    ]
+
+
+def test_the_variables_that_are_known_are_those_that_are_read():
+    package = Path(warned.__file__).parents[1]
+    texts = (path.read_text(encoding="utf-8") for path in package.rglob("*.py"))
+    read = {name for text in texts for name in re.findall(r'"XLAKIT_(\w+)"', text)}
+    assert read == set(warned.VARIABLES)
+
+
+def test_names_of_files_that_are_no_text(add_text, tmp_path):
+    file = os.fsencode(tmp_path) + b"/\xff.hlo"
+    with open(file, "w", encoding="utf-8") as stream:
+        stream.write(add_text)
+    assert cli.main(["view", os.fsdecode(file), "--no-passes"]) == 0
+    assert os.path.getsize(os.fsencode(tmp_path) + b"/\xff.html") > 0

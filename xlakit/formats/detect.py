@@ -44,6 +44,7 @@ UTF_16 = (b"\xff\xfe", b"\xfe\xff")
 _OTHER_BINARIES = (
     (b"\x7fELF", "object code of a module", "give the module itself: ..before_optimizations.txt or its proto"),
     (b"\x93NUMPY", "an array of NumPy", "give the program, and the arrays with --input"),
+    (b"<!doctype", "a page of HTML", "give the program that it shows"),
     (b"PK\x03\x04", "a zip archive, or arrays of NumPy", "unpack it; arrays are given with --input beside the program"),
 )
 _PYTHON = re.compile(r"^(?:import \w|from [\w.]+ import |#!.*python)", re.MULTILINE)
@@ -69,7 +70,7 @@ def load(data: bytes, name: str = "<data>") -> HloModule:
         return stablehlo.read_stablehlo(data, name=name)
     text = _as_text(data, name)
     for begins, what, hint in _OTHER_BINARIES if text is None else ():
-        if data.startswith(begins):
+        if data[:16].lower().startswith(begins.lower()):
             raise FormatError(f"this is {what}, and no program", location=Location(name, 1), hint=hint)
     if text is None and data.startswith(b"HloModule") and (control := _CONTROL.search(data)):
         raise FormatError(
@@ -139,13 +140,13 @@ def _load_text(text: str, name: str) -> HloModule:
         from xlakit.formats import hlo_text
 
         return hlo_text.parse_module(text, name=name)
-    raise FormatError("none of the formats that are known", hint=_how_it_may_begin(text))
+    raise FormatError("none of the formats that are known", hint=_how_it_may_begin(text, name))
 
 
-def _how_it_may_begin(text: str) -> str:
+def _how_it_may_begin(text: str, name: str) -> str:
     """The hint for a text of unknown format, which may contain a program."""
     header = _HEADER.search(text)
-    if header is None and _PYTHON.search(text):
+    if (header is None or name.endswith(".py")) and _PYTHON.search(text):
         return "if it is Python, XLA_FLAGS=--xla_dump_to=DIR python FILE writes the programs that it runs into DIR"
     if header is None:
         return "HLO text begins with 'HloModule', StableHLO with 'module', JSON with '{'"

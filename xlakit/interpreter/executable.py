@@ -260,10 +260,11 @@ class InterpreterExecutable(Recompiled):
         return [self._to_device(given, f" of device {i}") for i, given in zip(here, arguments, strict=True)]
 
     def _to_device(self, arguments: Sequence[object], owner: str) -> list[Value]:
-        if len(arguments) != len(self._parameters):
+        count = len(self._parameters)
+        if len(arguments) != count:
             program = self.module.entry.program_shape.to_string(with_layout=False)
             raise ArgumentError(
-                f"{self.module.name} takes {len(self._parameters)} arguments, got {len(arguments)}{owner}",
+                f"{self.module.name} takes {count} argument{'s' * (count != 1)}, got {len(arguments)}{owner}",
                 hint=f"the program is {program}",
             )
         return [

@@ -8,6 +8,7 @@ before users. Two instructions are the same only if they are one object. No trav
 from __future__ import annotations
 
 import dataclasses
+import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import field
 from typing import Any, TypeVar
@@ -17,7 +18,7 @@ from xlakit.data.html import HtmlPage
 from xlakit.data.immutable import Immutable
 from xlakit.data.shape import ProgramShape, Shape
 from xlakit.dataclass import dataclass
-from xlakit.errors import Location, ShapeError, VerificationError, XlakitError
+from xlakit.errors import Location, ParseError, ShapeError, VerificationError, XlakitError
 from xlakit.ir.attributes import (
     NO_ANNOTATIONS,
     AliasEntry,
@@ -363,7 +364,13 @@ class HloModule(Immutable):
         """Parse HLO text; ``name`` stands for the file in errors. Raises ParseError, ShapeError."""
         from xlakit.formats import hlo_text
 
-        return hlo_text.parse_module(text, name=name)
+        try:
+            return hlo_text.parse_module(text, name=name)
+        except ParseError as error:
+            # No module that is one word has a file of that name.
+            if "\n" not in text and os.path.isfile(text):
+                raise error.at(hint="this is the name of a file: give its text, Path(name).read_text()") from None
+            raise
 
     @converting
     def to_text(

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 
 from xlakit.deprecation import warn_renamed
-from xlakit.errors import ArgumentError
+from xlakit.errors import ArgumentError, meant
 from xlakit.ir.instruction import HloModule
 from xlakit.ops.communication.collective import Collective
 from xlakit.ops.communication.collective_moves import CollectivePermute
@@ -283,7 +283,7 @@ def _pass_named(step: str | Pass) -> Pass:
         return step
     found = PASSES.get(step)
     if found is None:
-        raise ArgumentError(f"there is no pass '{step}'", hint=f"known: {', '.join(PASSES)}")
+        raise ArgumentError(f"there is no pass '{step}'", hint=meant(step, PASSES, f"known: {', '.join(PASSES)}"))
     return found
 
 
@@ -298,7 +298,8 @@ def _known(names: Sequence[str]) -> Sequence[str]:
     names = [RENAMED_RULES.get(name, name) for name in names]
     for name in names:
         if name not in known:
-            raise ArgumentError(f"there is no pass and no rule '{name}'", hint="'xlakit opt --list-passes' lists them")
+            hint = meant(name, known, "'xlakit opt --list-passes' lists them")
+            raise ArgumentError(f"there is no pass and no rule '{name}'", hint=hint)
     return names
 
 
@@ -307,9 +308,8 @@ def _until(passes: Sequence[Pass], name: str | None) -> Sequence[Pass]:
         return passes
     last = next((i for i, p in enumerate(passes) if name in (p.name, str(i + 1))), None)
     if last is None:
-        raise ArgumentError(
-            f"no pass '{name}' runs", hint=f"these do: {', '.join(dict.fromkeys(p.name for p in passes))}"
-        )
+        names = dict.fromkeys(p.name for p in passes)
+        raise ArgumentError(f"no pass '{name}' runs", hint=meant(name, names, f"these do: {', '.join(names)}"))
     return passes[: last + 1]
 
 

@@ -67,7 +67,7 @@ class Arguments:
         if isinstance(arguments, Buffer) or not hasattr(arguments, "__len__") or len(arguments) != self.count:
             got = str(len(arguments)) if isinstance(arguments, (list, tuple)) else describe(arguments)
             raise ArgumentError(
-                f"'{self._module.name}' takes {self.count} arguments, got {got}",
+                f"'{self._module.name}' takes {self.count} argument{'s' * (self.count != 1)}, got {got}",
                 hint=f"the program is {self._module.entry.program_shape.to_string(with_layout=False)}",
             )
 

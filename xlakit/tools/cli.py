@@ -29,6 +29,7 @@ from xlakit.tools.commands import (
     view,
 )
 from xlakit.tools.commands.batch import error_record, write_record
+from xlakit.tools.commands.parser import Parser
 from xlakit.tools.commands.shared import one_line, open_stream, print_error_line
 
 _EPILOG = """\
@@ -68,7 +69,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options, unknown = parser().parse_known_args(arguments)
     if unknown:
         # Reported by the verb's parser, whose usage lists the valid options.
-        options.verb.error(f"unrecognized arguments: {' '.join(unknown)}")
+        options.verb.refuse(unknown)
     try:
         status = options.command(options)
         stdout = sys.stdout
@@ -95,9 +96,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return status
 
 
-def parser() -> argparse.ArgumentParser:
+def parser() -> Parser:
     """The parser of the command line, with all verbs."""
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         allow_abbrev=False,
         prog="xlakit",
         description="Run, check, compare, reduce and look at XLA programs (HLO, StableHLO) on the command line.",

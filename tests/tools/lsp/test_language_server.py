@@ -1,5 +1,7 @@
 """The language server, driven over its pipes as an editor does it."""
 
+import signal
+
 import pytest
 
 pytest.importorskip("pygls", reason="pip install 'xlakit[editor]'")
@@ -447,3 +449,9 @@ def test_a_refusal_is_an_answer_and_no_traceback(capfd):
     )
     assert client.stop() == 0
     assert capfd.readouterr().err == ""
+
+
+def test_ctrl_c_ends_the_server():
+    own = Client()
+    own.process.send_signal(signal.SIGINT)
+    assert own.process.wait(20) == 130

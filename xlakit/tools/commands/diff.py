@@ -20,6 +20,7 @@ from xlakit.tools.commands.shared import (
     load_filled,
     open_stream,
     run_loaded,
+    seed,
 )
 
 if TYPE_CHECKING:
@@ -47,7 +48,7 @@ def add(commands: Commands) -> None:
     )
     parser.add_argument("--backend", action=BackendName, metavar="NAME", help="for --run (default: cpu, where it can)")
     parser.add_argument("--input", metavar="X.npz", help="arguments for --run; default: made up from --seed")
-    parser.add_argument("--seed", type=at_least(0), default=0, help="of made up arguments (default 0)")
+    parser.add_argument("--seed", type=seed, default=0, help="of made up arguments (default 0)")
     add_filling(parser)
     parser.epilog = "exit status: 0 nothing differs; 1 something does; 2 an error"
     add_load(parser)

@@ -17,6 +17,7 @@ from xlakit.tools.commands.shared import (
     counted,
     load_filled,
     run_loaded,
+    seed,
 )
 
 
@@ -52,7 +53,7 @@ def add(commands: Commands) -> None:
         help="a new folder, which xlakit run runs; of several programs one for each in it",
     )
     parser.add_argument("--input", metavar="X.npz", help="arguments of the program; default: made up from --seed")
-    parser.add_argument("--seed", type=at_least(0), help="of made up arguments and of rng instructions (default 0)")
+    parser.add_argument("--seed", type=seed, help="of made up arguments and of rng instructions (default 0)")
     add_filling(parser)
     add_load(parser)
     parser.set_defaults(command=_run)

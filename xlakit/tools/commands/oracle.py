@@ -5,9 +5,10 @@ from __future__ import annotations
 import argparse
 import os
 import shlex
+import shutil
 from typing import TYPE_CHECKING, Final
 
-from xlakit.tools.commands.shared import add_load, at_least, seconds, size
+from xlakit.tools.commands.shared import add_load, at_least, seconds, seed, size
 
 if TYPE_CHECKING:
     from xlakit.ir.instruction import HloModule
@@ -42,7 +43,7 @@ def add_oracle(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--rtol", type=_tolerance, metavar="X", help="relative error allowed; default: by type")
     group.add_argument("--atol", type=_tolerance, default=0.0, metavar="X", help="absolute error allowed (default 0)")
     group.add_argument("--input", metavar="X.npz", help="arguments by parameter name; default: made up from --seed")
-    group.add_argument("--seed", type=at_least(0), default=0, help="of made up arguments and of rng (default 0)")
+    group.add_argument("--seed", type=seed, default=0, help="of made up arguments and of rng (default 0)")
     add_load(group)
     limits = parser.add_argument_group("limits")
     jobs = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
@@ -65,13 +66,19 @@ def oracle_of(options: argparse.Namespace, module: HloModule) -> Oracle:
 
     chosen = [name for name in ("test", "compare", "crash", "slow") if getattr(options, name)]
     if chosen not in (["test"], ["compare"], ["crash"], ["slow"], ["compare", "slow"]):
-        options.fail("say what is looked for: one of --test, --compare, --crash and --slow (which takes --compare)")
+        given = f", not {' and '.join(f'--{name}' for name in chosen)}" if chosen else ""
+        options.fail(
+            f"say what is looked for: one of --test, --compare, --crash and --slow (which takes --compare){given}"
+        )
     for name in options.compare or [options.backend]:
         # Backends registered by --load are only known in the processes that load the files.
         if name not in BACKENDS and not options.load:
             options.fail(f"there is no backend '{name}': {', '.join(BACKENDS)}, or one that --load registers")
     if options.test:
-        return ExternalTest.of(options.test)
+        test = ExternalTest.of(options.test)
+        if shutil.which(test.words[0]) is None:
+            options.fail(f"argument --test: there is no command '{test.words[0]}'")
+        return test
     for constant in elided_constants(module):
         # Raised here, as otherwise every run would fail with it.
         raise elided_error().at(operation=f"constant '{constant.name}'")

@@ -22,6 +22,7 @@ from xlakit.tools.commands.shared import (
     print_error_line,
     run_loaded,
     seconds,
+    seed,
     show_progress,
     size,
 )
@@ -45,7 +46,7 @@ def add(commands: Commands) -> None:
     parser.add_argument(
         "--input", metavar="X.npz", help="arguments by parameter name or number; default: made up from --seed"
     )
-    parser.add_argument("--seed", type=at_least(0), help="of made up arguments and of rng instructions (default 0)")
+    parser.add_argument("--seed", type=seed, help="of made up arguments and of rng instructions (default 0)")
     parser.add_argument(
         "-o",
         "--output",

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import argparse
 import os
+import stat
 import sys
 from collections.abc import Callable
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol, TextIO
 
-from xlakit.errors import ArgumentError, naming_file
+from xlakit.errors import ArgumentError, meant, naming_file
 from xlakit.settings import names_in
 
 if TYPE_CHECKING:
@@ -129,8 +130,8 @@ def text_options(options: argparse.Namespace) -> dict[str, bool]:
     return {name: getattr(options, name) for name in ("short", "metadata", "layouts", "large_constants")}
 
 
-def at_least(least: int) -> Callable[[str], int]:
-    """The type of an option: whole numbers from ``least``."""
+def at_least(least: int, most: int | None = None) -> Callable[[str], int]:
+    """The type of an option: whole numbers from ``least`` to ``most``, if there is one."""
 
     def read(text: str) -> int:
         try:
@@ -139,9 +140,15 @@ def at_least(least: int) -> Callable[[str], int]:
             raise argparse.ArgumentTypeError(f"'{text}' is not a whole number") from None
         if value < least:
             raise argparse.ArgumentTypeError(f"must be at least {least}")
+        if most is not None and value > most:
+            raise argparse.ArgumentTypeError(f"must be at most {most}")
         return value
 
     return read
+
+
+seed: Final = at_least(0, (1 << 63) - 1)
+"""The type of an option: the seed of made up arguments."""
 
 
 def seconds(text: str) -> float:
@@ -215,13 +222,22 @@ def content_of(file: str) -> tuple[bytes, str]:
         return _drained(open_stream(sys.stdin, "standard input")), "<stdin>"
     file = str(Path(file) / MODULE) if is_dump(Path(file)) else file
     with naming_file(file):
-        return Path(file).read_bytes(), file
+        status = os.stat(file)
+        if stat.S_ISREG(status.st_mode) or stat.S_ISDIR(status.st_mode):
+            return Path(file).read_bytes(), file
+        return _piped(file, status.st_dev, status.st_ino), file
 
 
 @lru_cache(maxsize=1)
 def _drained(stream: TextIO) -> bytes:
     """All of a stream, which can be read once only."""
     return stream.buffer.read()
+
+
+@lru_cache(maxsize=2)
+def _piped(file: str, device: int, number: int) -> bytes:
+    """All of a pipe, such as ``<(command)`` of a shell, which can be read once only; two programs are compared."""
+    return Path(file).read_bytes()
 
 
 def is_dump(folder: Path) -> bool:
@@ -252,12 +268,25 @@ def show_progress(line: str) -> None:
 def one_line(error: Exception) -> str:
     """An error without a traceback, as a line of the command's."""
     if isinstance(error, OSError) and error.strerror is not None:
-        if isinstance(error, FileNotFoundError) and not Path(str(error.filename)).parent.exists():
-            return f"{error.filename}: there is no folder {Path(str(error.filename)).parent}"
-        return error.strerror if error.filename is None else f"{error.filename}: {error.strerror}"
+        if error.filename is None:
+            return error.strerror
+        path = Path(str(error.filename))
+        if isinstance(error, FileNotFoundError) and not path.parent.exists():
+            return f"{path}: there is no folder {path.parent}"
+        hint = _file_meant(path) if isinstance(error, FileNotFoundError) else ""
+        return f"{error.filename}: {error.strerror}" + (f"\n  hint: {hint}" if hint else "")
     if isinstance(error, MemoryError):
         return f"out of memory: {error}" if str(error) else "out of memory"
     return str(error)
+
+
+def _file_meant(path: Path) -> str:
+    """Files beside one that does not exist, with names like its name."""
+    try:
+        beside = [other.name for other in path.parent.iterdir()]
+    except OSError:
+        return ""  # the folder cannot be listed
+    return meant(path.name, beside)
 
 
 def counted(count: int, what: str) -> str:

@@ -228,6 +228,9 @@ def _computation(module: HloModule, name: str) -> Computation:
     loops = [i.name for c in module.computations for i in c.instructions if isinstance(i.op, While)]
     names = [*(computation.name for computation in module.computations), *loops]
     shown = f"its loops: {', '.join(loops[:10])}{', ..' if len(loops) > 10 else ''}" if loops else _ALL_NAMES
+    if any(i.name == target for c in module.computations for i in c.instructions):
+        shown = f"it is an instruction: --instruction {target}" + (f"; {shown}" if loops else "")
+        raise ArgumentError(f"%{target} of {module.name} is no computation and no loop", hint=shown)
     raise ArgumentError(f"{module.name} has no computation and no loop %{target}", hint=meant(target, names, shown))
 
 

@@ -33,7 +33,8 @@ class View:
 
     def save(self, path: str | Path) -> None:
         """Write the page into a file. Raises OSError."""
-        Path(path).write_text(self.html, encoding="utf-8")
+        # Names of files that are no UTF-8 are in the page, too.
+        Path(path).write_text(self.html, encoding="utf-8", errors="backslashreplace")
 
     def _repr_html_(self) -> str:
         # The page has no access to the notebook.
