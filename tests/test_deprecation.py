@@ -5,7 +5,6 @@ import pytest
 
 import xlakit as xla
 from xlakit import distributed
-from xlakit.ir.attributes import ReplicaGroups
 from xlakit.passes.pipeline import PASSES, RENAMED_RULES, rules_of, run_pipeline
 
 S32 = xla.make_shape(xla.S32)
@@ -85,17 +84,3 @@ def test_every_old_name_of_a_rule_stands_for_a_rule_of_today():
     known = {rule.name for rule in rules_of(PASSES.values())}
     assert set(RENAMED_RULES.values()) <= known
     assert not RENAMED_RULES.keys() & known
-
-
-def test_functions_with_a_context_know_the_old_name():
-    found = []
-
-    def function(context, x):
-        with pytest.deprecated_call(match="place_in_group is now index_in_group"):
-            found.append(context.place_in_group(ReplicaGroups.from_lists([[0]])))
-        return x
-
-    call = evaluating.build(lambda x: xla.custom_call(x.builder, "known", [x], S32), S32)
-    xla.register_custom_call("known", function, with_context=True)
-    assert xla.compile(call, backend="interpreter")(5) == 5
-    assert found == [(0, 1)]

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from xlakit.dataclass import dataclass
 from xlakit.errors import ExecutionError
-from xlakit.ir.attributes import ReplicaGroups
+from xlakit.ir.attributes import CollectiveGroups, ReplicaGroups
 
 _COUNTS_HINT = (
     "give the num_replicas and num_partitions that the program was written for: in the first line of its text, "
@@ -26,20 +26,19 @@ class Grid:
         """The number of devices."""
         return self.num_replicas * self.num_partitions
 
-    def members(
-        self, device: int, groups: ReplicaGroups, *, has_channel: bool, use_global_device_ids: bool | None
-    ) -> list[int]:
+    def members(self, device: int, groups: CollectiveGroups) -> list[int]:
         """The devices of a device's group in its order; none where it is in no group.
 
         Raises ExecutionError if the groups name ids that do not exist.
         """
         replica, partition = divmod(device, self.num_partitions)
         replicas, partitions = self.num_replicas, self.num_partitions
-        if has_channel and use_global_device_ids is None:
-            return [replica * partitions + i for i in _group(groups, partition, partitions)]
-        if has_channel and use_global_device_ids:
-            return _group(groups, device, self.num_devices)
-        ids = _group(groups, replica, replicas)
+        has_channel, listed = groups.channel_id is not None, groups.replica_groups
+        if has_channel and groups.use_global_device_ids is None:
+            return [replica * partitions + i for i in _group(listed, partition, partitions)]
+        if has_channel and groups.use_global_device_ids:
+            return _group(listed, device, self.num_devices)
+        ids = _group(listed, replica, replicas)
         if not has_channel:
             return [i * partitions + partition for i in ids]
         return [i * partitions + other for i in ids for other in range(partitions)]

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from xlakit.dataclass import dataclass
 from xlakit.execution.context import ExecutionContext
 from xlakit.execution.deadlocks import Wait
 from xlakit.execution.groups import check_pairs
@@ -21,7 +20,7 @@ from xlakit.execution.session import RendezvousKey, Session
 from xlakit.ops.communication.collective import reduce_members
 
 if TYPE_CHECKING:
-    from xlakit.ir.attributes import ReplicaGroups
+    from xlakit.ir.attributes import CollectiveGroups
     from xlakit.ir.instruction import Computation, Instruction
     from xlakit.ir.operation import Array, Evaluation, Value
 
@@ -30,15 +29,6 @@ _SMALL_REDUCTION = 1 << 15
 
 # Fetches the values of members in other processes, given those of the local members.
 _Carrier = Callable[[Session, dict[int, Any]], dict[int, Any]]
-
-
-@dataclass(frozen=True, slots=True)
-class Group:
-    """The attributes of a collective that say which devices take part."""
-
-    groups: ReplicaGroups
-    channel_id: int | None
-    use_global_device_ids: bool | None
 
 
 class Rendezvous:
@@ -53,27 +43,27 @@ class Rendezvous:
 
     # -- collectives ---------------------------------------------------------------------------
 
-    def index_in_group(self, group: Group) -> tuple[int, int]:
+    def index_in_group(self, groups: CollectiveGroups) -> tuple[int, int]:
         """This device's index in the group, and the number of members; -1 and 0 for a device in no group."""
-        members = self._members(group)
+        members = self._members(groups)
         return (members.index(self._device.index), len(members)) if members else (-1, 0)
 
-    def all_gather(self, instruction: Instruction, group: Group, payload: Value) -> tuple[list[Value], int]:
+    def all_gather(self, instruction: Instruction, groups: CollectiveGroups, payload: Value) -> tuple[list[Value], int]:
         """The payloads of all members in the order of the group, and this device's index in it."""
-        rendezvous = self._next(instruction, group)
+        rendezvous = self._next(instruction, groups)
         if rendezvous is None:
             return [], -1
         gathered = self._all_gather(rendezvous, payload)
         return gathered, rendezvous.members.index(self._device.index)
 
-    def all_to_all(self, instruction: Instruction, group: Group, payloads: Sequence[Value]) -> list[Value]:
+    def all_to_all(self, instruction: Instruction, groups: CollectiveGroups, payloads: Sequence[Value]) -> list[Value]:
         """The payload that each member of the group has for this device."""
-        rendezvous = self._next(instruction, group)
+        rendezvous = self._next(instruction, groups)
         return [] if rendezvous is None else self._all_to_all(rendezvous, payloads, alike=False)
 
-    def broadcast(self, instruction: Instruction, group: Group, payload: Value, root: int) -> Value:
+    def broadcast(self, instruction: Instruction, groups: CollectiveGroups, payload: Value, root: int) -> Value:
         """The payload of the member with index ``root``; the own payload on a device in no group."""
-        rendezvous = self._next(instruction, group)
+        rendezvous = self._next(instruction, groups)
         if rendezvous is None:
             return payload
         sender = rendezvous.members[root]
@@ -85,10 +75,10 @@ class Rendezvous:
         return gathered[sender]
 
     def reduce(
-        self, context: Evaluation, group: Group, arrays: Sequence[Array], computation: Computation
+        self, context: Evaluation, groups: CollectiveGroups, arrays: Sequence[Array], computation: Computation
     ) -> list[Array] | None:
         """The arrays of all members combined in the order of the group; None on a device in no group."""
-        rendezvous = self._next(context.instruction, group)
+        rendezvous = self._next(context.instruction, groups)
         if rendezvous is None:
             return None
         session = self._run.session
@@ -167,18 +157,13 @@ class Rendezvous:
 
     # -- the boxes -------------------------------------------------------------------------------
 
-    def _next(self, instruction: Instruction, group: Group) -> RendezvousKey | None:
+    def _next(self, instruction: Instruction, groups: CollectiveGroups) -> RendezvousKey | None:
         """The next rendezvous at an instruction; None where this device is in no group."""
-        members = self._members(group)
-        return self._key_at(instruction, group.channel_id, tuple(members)) if members else None
+        members = self._members(groups)
+        return self._key_at(instruction, groups.channel_id, tuple(members)) if members else None
 
-    def _members(self, group: Group) -> list[int]:
-        return self._grid.members(
-            self._device.index,
-            group.groups,
-            has_channel=group.channel_id is not None,
-            use_global_device_ids=group.use_global_device_ids,
-        )
+    def _members(self, groups: CollectiveGroups) -> list[int]:
+        return self._grid.members(self._device.index, groups)
 
     def _key_at(self, instruction: Instruction, channel_id: int | None, members: tuple[int, ...]) -> RendezvousKey:
         # Collectives of one kind on one channel are the same collective.

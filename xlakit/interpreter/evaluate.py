@@ -14,9 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, cast
 import numpy as np
 
 from xlakit.data.shape import Shape, floating_types
-from xlakit.deprecation import renamed_attribute
 from xlakit.errors import ExecutionError, ResourceError, XlakitError
-from xlakit.execution.rendezvous import Group
 from xlakit.ir.def_use import evaluated_instructions
 from xlakit.ir.instruction import Computation, Instruction, located
 from xlakit.ir.operation import Array, Value
@@ -27,7 +25,7 @@ from xlakit.ops.shared.numerics import convert
 if TYPE_CHECKING:
     from xlakit.execution.device import Device
     from xlakit.execution.program import Program
-    from xlakit.ir.attributes import ReplicaGroups
+    from xlakit.ir.attributes import CollectiveGroups
 
 
 class Step(NamedTuple):
@@ -213,63 +211,25 @@ class Context:
                 output[index] = leaf
         return outputs
 
-    def all_gather(
-        self,
-        groups: ReplicaGroups,
-        payload: Value,
-        *,
-        channel_id: int | None = None,
-        use_global_device_ids: bool | None = None,
-    ) -> tuple[list[Value], int]:
+    def all_gather(self, groups: CollectiveGroups, payload: Value) -> tuple[list[Value], int]:
         """The payloads of all members of this device's group, and the index of this device."""
-        group = Group(groups, channel_id, use_global_device_ids)
-        return self.device.rendezvous.all_gather(self.instruction, group, payload)
+        return self.device.rendezvous.all_gather(self.instruction, groups, payload)
 
-    def index_in_group(
-        self, groups: ReplicaGroups, *, channel_id: int | None = None, use_global_device_ids: bool | None = None
-    ) -> tuple[int, int]:
+    def index_in_group(self, groups: CollectiveGroups) -> tuple[int, int]:
         """This device's index in its group, and the number of members."""
-        return self.device.rendezvous.index_in_group(Group(groups, channel_id, use_global_device_ids))
+        return self.device.rendezvous.index_in_group(groups)
 
-    place_in_group = renamed_attribute("place_in_group", "index_in_group")
-
-    def all_to_all(
-        self,
-        groups: ReplicaGroups,
-        payloads: Sequence[Value],
-        *,
-        channel_id: int | None = None,
-        use_global_device_ids: bool | None = None,
-    ) -> list[Value]:
+    def all_to_all(self, groups: CollectiveGroups, payloads: Sequence[Value]) -> list[Value]:
         """The payload that each member of this device's group has for this device."""
-        group = Group(groups, channel_id, use_global_device_ids)
-        return self.device.rendezvous.all_to_all(self.instruction, group, payloads)
+        return self.device.rendezvous.all_to_all(self.instruction, groups, payloads)
 
-    def broadcast(
-        self,
-        groups: ReplicaGroups,
-        payload: Value,
-        root: int,
-        *,
-        channel_id: int | None = None,
-        use_global_device_ids: bool | None = None,
-    ) -> Value:
+    def broadcast(self, groups: CollectiveGroups, payload: Value, root: int) -> Value:
         """The payload of the member of this device's group with index ``root``."""
-        group = Group(groups, channel_id, use_global_device_ids)
-        return self.device.rendezvous.broadcast(self.instruction, group, payload, root)
+        return self.device.rendezvous.broadcast(self.instruction, groups, payload, root)
 
-    def reduce(
-        self,
-        groups: ReplicaGroups,
-        arrays: Sequence[Array],
-        computation: Computation,
-        *,
-        channel_id: int | None = None,
-        use_global_device_ids: bool | None = None,
-    ) -> list[Array] | None:
+    def reduce(self, groups: CollectiveGroups, arrays: Sequence[Array], computation: Computation) -> list[Array] | None:
         """The arrays of this device's group, combined in its order."""
-        group = Group(groups, channel_id, use_global_device_ids)
-        return self.device.rendezvous.reduce(self, group, arrays, computation)
+        return self.device.rendezvous.reduce(self, groups, arrays, computation)
 
     def permute(
         self, pairs: Sequence[tuple[int, int]], payloads: Sequence[Value], *, channel_id: int | None = None

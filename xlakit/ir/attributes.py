@@ -126,6 +126,18 @@ class ReplicaGroups:
 
 
 @dataclass(frozen=True, slots=True)
+class CollectiveGroups:
+    """The attributes of a collective that say which devices take part together.
+
+    use_global_device_ids: None where the operation has no such attribute.
+    """
+
+    replica_groups: ReplicaGroups
+    channel_id: int | None
+    use_global_device_ids: bool | None
+
+
+@dataclass(frozen=True, slots=True)
 class IotaTileAssignment:
     """``[dimensions]<=[reshape_dims]T(transpose_perm)``: device ids as a transposed iota."""
 

@@ -23,7 +23,7 @@ from xlakit.errors import InternalError, ShapeError, UnsupportedError
 if TYPE_CHECKING:
     import numpy as np
 
-    from xlakit.ir.attributes import ReplicaGroups
+    from xlakit.ir.attributes import CollectiveGroups
     from xlakit.ir.instruction import Computation, Instruction
 
 # The same as numpy.typing.NDArray[Any]; importing numpy.typing would take a millisecond.
@@ -162,59 +162,26 @@ class Evaluation(Protocol):
         """
         ...
 
-    def all_gather(
-        self,
-        groups: ReplicaGroups,
-        payload: Value,
-        *,
-        channel_id: int | None = None,
-        use_global_device_ids: bool | None = None,
-    ) -> tuple[list[Value], int]:
+    def all_gather(self, groups: CollectiveGroups, payload: Value) -> tuple[list[Value], int]:
         """The payloads of all members of this device's group, in the group's order, and this device's index.
 
-        ``use_global_device_ids`` is None where the operation has no such attribute. A device in no group gets
-        nothing, and -1.
+        A device in no group gets nothing, and -1.
         """
         ...
 
-    def index_in_group(
-        self, groups: ReplicaGroups, *, channel_id: int | None = None, use_global_device_ids: bool | None = None
-    ) -> tuple[int, int]:
+    def index_in_group(self, groups: CollectiveGroups) -> tuple[int, int]:
         """This device's index in its group, and the number of members; -1 and 0 for a device in no group."""
         ...
 
-    def all_to_all(
-        self,
-        groups: ReplicaGroups,
-        payloads: Sequence[Value],
-        *,
-        channel_id: int | None = None,
-        use_global_device_ids: bool | None = None,
-    ) -> list[Value]:
+    def all_to_all(self, groups: CollectiveGroups, payloads: Sequence[Value]) -> list[Value]:
         """As :meth:`all_gather`, but ``payloads`` has one for each member; gives those addressed to this device."""
         ...
 
-    def broadcast(
-        self,
-        groups: ReplicaGroups,
-        payload: Value,
-        root: int,
-        *,
-        channel_id: int | None = None,
-        use_global_device_ids: bool | None = None,
-    ) -> Value:
+    def broadcast(self, groups: CollectiveGroups, payload: Value, root: int) -> Value:
         """As :meth:`all_gather`, but gives the payload of member ``root``; a device in no group gets its own."""
         ...
 
-    def reduce(
-        self,
-        groups: ReplicaGroups,
-        arrays: Sequence[Array],
-        computation: Computation,
-        *,
-        channel_id: int | None = None,
-        use_global_device_ids: bool | None = None,
-    ) -> list[Array] | None:
+    def reduce(self, groups: CollectiveGroups, arrays: Sequence[Array], computation: Computation) -> list[Array] | None:
         """As :meth:`all_gather`, but the arrays combined in the group's order; None for a device in no group."""
         ...
 

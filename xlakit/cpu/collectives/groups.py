@@ -51,9 +51,7 @@ def _partition(op: Collective, grid: Grid) -> list[tuple[int, ...]]:
     for device in range(grid.num_devices):
         if device in seen:
             continue
-        members = grid.members(
-            device, op.replica_groups, has_channel=op.channel_id is not None, use_global_device_ids=op.global_ids
-        )
+        members = grid.members(device, op.groups)
         if members:
             groups.append(tuple(members))
             seen.update(members)

@@ -16,7 +16,7 @@ from xlakit.data.primitive import PrimitiveType, same_type_family
 from xlakit.data.shape import Shape, make_tuple_shape
 from xlakit.dataclass import dataclass
 from xlakit.errors import ExecutionError, ShapeError, UnsupportedError
-from xlakit.ir.attributes import ReplicaGroups
+from xlakit.ir.attributes import CollectiveGroups, ReplicaGroups
 from xlakit.ir.instruction import Computation
 from xlakit.ir.operation import Array, Evaluation, Kind, Op, Value, attribute
 from xlakit.ops.data import get_tuple_element, tuple_
@@ -50,6 +50,11 @@ class Collective(Op):
     def global_ids(self) -> bool | None:
         """``use_global_device_ids``, or None for operations without that attribute."""
         return getattr(self, "use_global_device_ids", None)
+
+    @property
+    def groups(self) -> CollectiveGroups:
+        """The attributes that say which devices take part together."""
+        return CollectiveGroups(self.replica_groups, self.channel_id, self.global_ids)
 
     @property
     def group_size(self) -> int | None:
@@ -95,9 +100,7 @@ class Collective(Op):
 
     def all_gather_members(self, context: Evaluation, payload: Value) -> list[Value]:
         """The payloads of all members in the order of this device's group; ExecutionError for a device in no group."""
-        gathered, index = context.all_gather(
-            self.replica_groups, payload, channel_id=self.channel_id, use_global_device_ids=self.global_ids
-        )
+        gathered, index = context.all_gather(self.groups, payload)
         if index < 0:
             raise _in_no_group()
         return gathered
@@ -107,9 +110,7 @@ class Collective(Op):
 
         A device in no group gets -1 and 0 where that is ``optional``, else ExecutionError.
         """
-        index, count = context.index_in_group(
-            self.replica_groups, channel_id=self.channel_id, use_global_device_ids=self.global_ids
-        )
+        index, count = context.index_in_group(self.groups)
         if not count and not optional:
             raise _in_no_group()
         return index, count
@@ -125,19 +126,11 @@ class Collective(Op):
                 f"the shapes are for groups of {len(payloads)}, the group has {count} devices",
                 hint="run with the num_replicas and num_partitions that the program was written for",
             )
-        return context.all_to_all(
-            self.replica_groups, payloads, channel_id=self.channel_id, use_global_device_ids=self.global_ids
-        )
+        return context.all_to_all(self.groups, payloads)
 
     def reduce(self, context: Evaluation, arrays: Sequence[Array], computation: Computation) -> list[Array]:
         """The arrays of all members combined, in the order of the group."""
-        totals = context.reduce(
-            self.replica_groups,
-            arrays,
-            computation,
-            channel_id=self.channel_id,
-            use_global_device_ids=self.global_ids,
-        )
+        totals = context.reduce(self.groups, arrays, computation)
         if totals is None:
             raise _in_no_group()
         return totals

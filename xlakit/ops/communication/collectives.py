@@ -355,7 +355,7 @@ class CollectiveBroadcast(Collective):
         return bundle([self._from(context, root, array) for root, array in zip(roots, operands, strict=False)])
 
     def _from(self, context: Evaluation, root: int, value: Value) -> Value:
-        return context.broadcast(self.replica_groups, value, root, channel_id=self.channel_id)
+        return context.broadcast(self.groups, value, root)
 
 
 @building

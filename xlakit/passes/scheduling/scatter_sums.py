@@ -115,15 +115,7 @@ def _own_block(total: Instruction, block: Instruction, grid: Grid) -> int | None
     if not part or size % part:
         return None
     try:
-        groups = [
-            grid.members(
-                device,
-                op.replica_groups,
-                has_channel=op.channel_id is not None,
-                use_global_device_ids=op.use_global_device_ids,
-            )
-            for device in range(grid.num_devices)
-        ]
+        groups = [grid.members(device, op.groups) for device in range(grid.num_devices)]
     except XlakitError:
         # The program raises the error when it runs.
         return None

@@ -88,12 +88,7 @@ def _sent(op: Collective | Permuting, grid: Grid) -> dict[str, Any]:
             peers = [grid.peers(d, by_partition=op.channel_id is not None)[0] for d in range(grid.num_devices)]
             teams = dict.fromkeys(map(tuple, peers))
             return {"groups": [], "pairs": [(t[a], t[b]) for t in teams for a, b in op.source_target_pairs]}
-        groups = (
-            grid.members(
-                d, op.replica_groups, has_channel=op.channel_id is not None, use_global_device_ids=op.global_ids
-            )
-            for d in range(grid.num_devices)
-        )
+        groups = (grid.members(d, op.groups) for d in range(grid.num_devices))
         return {"groups": list(dict.fromkeys(tuple(group) for group in groups if group)), "pairs": []}
     except (XlakitError, IndexError):
         # The groups have devices that do not exist: a run raises that error.
