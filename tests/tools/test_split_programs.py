@@ -232,3 +232,35 @@ def test_every_command_takes_them(tmp_path, capsys, verb, text):
     assert cli.main([verb[0], str(path), *verb[1:]]) == 0, capsys.readouterr()
     if verb == ["inspect"] and text is UNSAID:
         assert "f32[2,3]" in capsys.readouterr().out
+
+
+# A program before and after XLA's optimization, which drops shardings.
+BEFORE = f"""HloModule m, num_partitions=2
+ENTRY e {{ p = f32[4,3] parameter(0), sharding={ROWS} ROOT r = f32[4,3] negate(p), sharding={ROWS} }}"""
+AFTER = """HloModule m, is_scheduled=true, num_partitions=2
+ENTRY e_spmd { p = f32[2,3] parameter(0)SAID ROOT r = f32[2,3] OPCODE(p) }"""
+
+
+@pytest.mark.parametrize("said", ["", f", sharding={ROWS}"])
+@pytest.mark.parametrize("opcode", ["negate", "tanh"])
+@pytest.mark.parametrize("is_first", [False, True])
+def test_programs_before_and_after_optimization_are_compared(tmp_path, capsys, said, opcode, is_first):
+    (tmp_path / "before.hlo").write_text(BEFORE)
+    (tmp_path / "after.hlo").write_text(AFTER.replace("SAID", said).replace("OPCODE", opcode))
+    files = [str(tmp_path / "before.hlo"), str(tmp_path / "after.hlo")]
+    status = cli.main(["diff", *(files[::-1] if is_first else files), "--run"])
+    row = capsys.readouterr().out.splitlines()[-1].split()
+    assert (status, row[:2], row[-2:]) == (
+        (0, ["result", "f32[4,3]"], ["0/12", "ok"])
+        if opcode == "negate"
+        else (1, ["result", "f32[4,3]"], ["12/12", "DIFFERS"])
+    )
+
+
+def test_a_result_and_shards_of_unknown_places_are_not_compared(tmp_path, capsys):
+    """Where nothing says how results are split, the partitioner's choice here is not XLA's."""
+    (tmp_path / "before.hlo").write_text(BEFORE.replace(f"negate(p), sharding={ROWS}", "negate(p)"))
+    (tmp_path / "after.hlo").write_text(AFTER.replace("SAID", "").replace("OPCODE", "negate"))
+    assert cli.main(["diff", str(tmp_path / "before.hlo"), str(tmp_path / "after.hlo"), "--run"]) == 2
+    said = capsys.readouterr().err
+    assert "the results of m are those of 1 devices, of m those of 2" in said

@@ -45,6 +45,8 @@ class Devices:
     whole: HloModule | None
     parameters: tuple[tuple[_Parts, ...], ...]
     result: tuple[_Parts, ...] | None
+    # Whether the program says how its result is split; otherwise the partitioner has chosen that.
+    has_declared_result: bool = False
     # What each device is given, where that is known beforehand.
     given: tuple[tuple[Any, ...], ...] | None = None
 
@@ -77,6 +79,20 @@ class Devices:
         """The same devices, each of which gets its own arguments, whatever whole ones would be."""
         return replace(self, whole=None, given=tuple(map(tuple, device_arguments)))
 
+    def telling(self, other: Devices) -> Devices:
+        """The other devices, with what these know of how arguments and results are split, where the other program does
+        not say it, and gives each device the same shapes: XLA's optimized programs keep only some shardings.
+        """
+        if self.count != other.count or self.count == 1:
+            return other
+        mine, others = self.module.entry.program_shape, other.module.entry.program_shape
+        shape, parameters, result = other.program, other.parameters, other.result
+        if _same(mine.parameters, others.parameters) and not any(any(p) for leaves in parameters for p in leaves):
+            parameters, shape = self.parameters, replace(shape, parameters=self.program.parameters)
+        if _same([mine.result], [others.result]) and result is None and self.has_declared_result:
+            result, shape = self.result, replace(shape, result=self.program.result)
+        return replace(other, program=shape, parameters=parameters, result=result)
+
     def _cut(self, array: Any, whole: Shape, local: Shape, parts_of: _Parts, name: str) -> list[Any]:
         partitions = self.module.num_partitions
         splits, unreduced = parts_of
@@ -99,6 +115,11 @@ class Devices:
     def run(self, executable: Executable, values: Sequence[Any]) -> Any:
         """The joined result of the program of these devices for whole arguments."""
         return self.joined(run_each(executable, self.arguments(values)))
+
+    @property
+    def results_count(self) -> int:
+        """For how many devices :meth:`joined` gives a result."""
+        return self.count if self.result is None else self.module.replica_count
 
     def joined(self, results: Sequence[Any]) -> Any:
         """The joined result of all partitions; with several replicas, a tuple of one for each."""
@@ -132,7 +153,8 @@ def on_devices(module: HloModule) -> Devices:
         result_parts = None if result is None else _leaf_parts(result, split.entry.root.shape, split)
         # Without manual computations the values do not depend on shardings: one device can run the whole program.
         whole = on_one_device(module) if not _has_manual(module) else None
-        return Devices(split, module.entry.program_shape, whole, tuple(parameters), result_parts)
+        is_declared = module.entry.root.annotations.sharding is not None
+        return Devices(split, module.entry.program_shape, whole, tuple(parameters), result_parts, is_declared)
     program_shape = module.entry.program_shape
     if count == 1 or not is_split(module):
         nothing = tuple(((None, None),) * len(leaf_shapes(s)) for s in program_shape.parameters)
@@ -148,7 +170,7 @@ def on_devices(module: HloModule) -> Devices:
         program_shape.result if result is None else _whole_shape(program_shape.result, result),
         program_shape.parameter_names,
     )
-    return Devices(module, program, None, tuple(parameters), result)
+    return Devices(module, program, None, tuple(parameters), result, output is not None)
 
 
 def check_parameters(name: str, program: ProgramShape, other_name: str, other: ProgramShape) -> None:
@@ -159,6 +181,10 @@ def check_parameters(name: str, program: ProgramShape, other_name: str, other: P
             f"{other_name} takes ({', '.join(map(str, others))}), {name} takes ({', '.join(map(str, mine))})",
             hint="compare programs of the same parameters",
         )
+
+
+def _same(shapes: Sequence[Shape], others: Sequence[Shape]) -> bool:
+    return [s.without_layout() for s in shapes] == [s.without_layout() for s in others]
 
 
 def with_partitions(module: HloModule) -> HloModule:
