@@ -196,7 +196,7 @@ def test_an_empty_name_is_not_the_current_folder(words, capsys):
 )
 @pytest.mark.usefixtures("folder")
 def test_words_that_are_not_known(line, said, capsys):
-    with pytest.raises(SystemExit, match="^2$"):
+    with pytest.raises(SystemExit, match=r"^2$"):
         cli.main(line.split())
     assert said in capsys.readouterr().err
 

@@ -19,6 +19,7 @@ import numpy as np
 from xlakit.errors import ExecutionError
 from xlakit.ir.instruction import Instruction
 from xlakit.ir.operation import Array, Evaluation
+from xlakit.ops.custom_call import CustomCall
 
 Routine = Callable[..., tuple[Any, ...]]
 
@@ -61,6 +62,15 @@ def call_attributes(instruction: Instruction) -> dict[str, int]:
     """The attributes of a call by name; letters are given by their codes."""
     pairs = re.findall(_ATTRIBUTE, instruction.annotations.backend_config)
     return {name: _WORDS[value] if value in _WORDS else int(value) for name, value in pairs}
+
+
+def undefined_results(instruction: Instruction) -> frozenset[int]:
+    """The results of a call that LAPACK leaves undefined: the matrix that it has worked in, unless vectors are there."""
+    target = instruction.op.custom_call_target if isinstance(instruction.op, CustomCall) else ""
+    _, routine = split_target(target, _PLAIN) or split_target(target) or ("", "")
+    has_no_vectors = call_attributes(instruction).get("mode") == _NO_VECTORS
+    is_undefined = routine in ("gesdd", "gesvd") or (routine in ("syevd", "heevd") and has_no_vectors)
+    return frozenset((0,) if is_undefined else ())
 
 
 def batch_rank(ranks: Iterable[int]) -> int:

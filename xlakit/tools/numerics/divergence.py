@@ -40,7 +40,7 @@ from xlakit.ops.shared.numerics import to_widest
 from xlakit.tools.compare import LeafComparison, compare, differing, tolerance_of
 from xlakit.tools.diff.matching import matched
 from xlakit.tools.numerics.errors import difference
-from xlakit.tools.numerics.sides import Side, each_alone, steps_of, with_results
+from xlakit.tools.numerics.sides import Side, each_alone, only_defined, steps_of, with_results
 from xlakit.tools.numerics.trace import leaves_of
 
 _MOST_LOOP_ITERATIONS = 10_000
@@ -268,7 +268,8 @@ class _Search:
         """The instructions whose values differ in a run, in their order, by more than roundings of their operands."""
         values = [{theirs: v for (_, theirs), v in zip(partners, of_one, strict=True)} for of_one in wanted]
         for number, (instruction, partner) in enumerate(partners):
-            ours, theirs = [g[number] for g in got], [w[number] for w in wanted]
+            theirs = [w[number] for w in wanted]
+            ours = only_defined(instruction, [g[number] for g in got], theirs)
             if _agree(ours, theirs, devices):
                 continue
             given = zip(values, expected_arguments, strict=True)
@@ -283,7 +284,10 @@ class _Search:
             return {}
         arguments = [[v for one in several for v in one.operands[d]] for d in range(len(several[0].operands))]
         results = self._actual.ready(each_alone([one.instruction for one in several]))(arguments)
-        return {one.instruction: [of_one[n] for of_one in results] for n, one in enumerate(several)}
+        return {
+            one.instruction: only_defined(one.instruction, [of_one[n] for of_one in results], one.theirs)
+            for n, one in enumerate(several)
+        }
 
     def _judged(
         self, one: _Differing, alone: _Values | None, path: tuple[str, ...], devices: Sequence[int]
