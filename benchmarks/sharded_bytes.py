@@ -47,17 +47,19 @@ def programs() -> dict[str, Any]:
     from benchmarks.programs.sharded import PROGRAMS
     from benchmarks.programs.sharded_functions import FUNCTIONS
     from benchmarks.programs.sharded_kinds import KINDS
+    from benchmarks.programs.sharded_loads import LOADS
     from benchmarks.programs.sharded_methods import METHODS
     from benchmarks.programs.sharded_models import MODELS
     from benchmarks.programs.sharded_numerics import NUMERICS
     from benchmarks.programs.sharded_results import RESULTS
+    from benchmarks.programs.sharded_solvers import SOLVERS
     from benchmarks.programs.sharded_steps import STEPS
     from benchmarks.programs.sharded_unequal import UNEQUAL
     from benchmarks.programs.sharded_users import USERS
     from benchmarks.programs.sharded_wider import WIDER
 
     known = PROGRAMS | RESULTS | KINDS | STEPS | NUMERICS | UNEQUAL | MODELS | FUNCTIONS | WIDER
-    return known | USERS | METHODS
+    return known | USERS | METHODS | LOADS | SOLVERS
 
 
 def _mesh(program: Any, sizes: tuple[int, ...]) -> Any:
@@ -95,7 +97,8 @@ def compiled(name: str) -> tuple[Any, Sequence[Any]]:
     def is_spec(value: Any) -> bool:
         return isinstance(value, PartitionSpec)
 
-    given = [jax.device_put(a, placed(s)) for a, s in zip(program.arguments, program.specs, strict=True)]
+    split = jax.tree.map(placed, program.specs, is_leaf=is_spec)
+    given = [jax.device_put(a, s) for a, s in zip(program.arguments, split, strict=True)]
     said_of_results = {}
     if program.results is not None:
         said_of_results["out_shardings"] = jax.tree.map(placed, program.results, is_leaf=is_spec)

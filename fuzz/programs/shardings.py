@@ -10,6 +10,7 @@ import numpy as np
 
 from xlakit.ir.attributes import IotaTileAssignment, Sharding
 from xlakit.ir.instruction import Computation, HloModule, Instruction
+from xlakit.ops.custom_call import CustomCall
 from xlakit.passes.core.framework import change_programs, with_computations
 
 Array = np.ndarray[Any, Any]
@@ -46,7 +47,8 @@ def _factors(number: int) -> tuple[int, ...]:
 def annotated(module: HloModule, rng: np.random.Generator, partitions: int, *, often: float = 0.25) -> HloModule:
     """The module with shardings of its parameters, of its result in some cases, and of some of its instructions.
 
-    Those of loops and branches, too. ``often``: which part of the instructions has a sharding.
+    Those of loops and branches, too. Half of those of instructions are constraints behind them, as in JAX's programs.
+    ``often``: which part of the instructions has a sharding.
     """
     uneven = bool(rng.random() < 0.3)
     says_result = bool(rng.random() < 0.6)
@@ -63,15 +65,26 @@ def annotated(module: HloModule, rng: np.random.Generator, partitions: int, *, o
                 return None
             return sharding(rng, old.shape.dimensions, partitions, uneven=uneven)
         if old.shape.is_array and rng.random() < often:
-            return sharding(rng, old.shape.dimensions, partitions, uneven=bool(rng.random() < 0.2))
+            return sharding(rng, old.shape.dimensions, partitions, uneven=bool(rng.random() < 0.5))
         return None
 
     def with_shardings(computation: Computation) -> Computation:
-        def change(old: Instruction, operands: tuple[Instruction, ...]) -> Instruction:
-            annotations = dataclasses.replace(old.annotations, sharding=made(old, computation))
-            return old.replace(operands=operands, annotations=annotations)
-
-        return computation.rebuild(change)
+        own: dict[Instruction, Instruction] = {}
+        given: dict[Instruction, Instruction] = {}
+        for old in computation.instructions:
+            said = dataclasses.replace(old.annotations, sharding=made(old, computation))
+            is_apart = said.sharding is not None and old.opcode != "parameter" and old is not computation.root
+            is_apart = is_apart and bool(rng.random() < 0.5)
+            own[old] = given[old] = old.replace(
+                operands=[given[o] for o in old.operands],
+                control_predecessors=[own[p] for p in old.control_predecessors],
+                annotations=old.annotations if is_apart else said,
+            )
+            if is_apart:
+                call = CustomCall(custom_call_target="Sharding")
+                given[old] = Instruction(call, [own[old]], old.shape, f"{old.name}.constrained", annotations=said)
+        instructions = dict.fromkeys(i for old in computation.instructions for i in (own[old], given[old]))
+        return Computation(computation.name, tuple(instructions), own[computation.root], computation.execution_thread)
 
     new = change_programs(module, with_shardings)
     return with_computations(module, list(new.values())).replace(num_partitions=partitions)

@@ -169,3 +169,26 @@ def test_an_argument_that_is_said_to_be_whole_stays_whole_in_a_group():
     """
     split = check(main, {})
     assert [s.dimensions for s in split.entry.root.shape.tuple_shapes] == [(2, 8), (8, 8)]
+
+
+def test_a_step_of_moments_that_are_split_otherwise_is_moved_once():
+    """Not each of the moments, though hints ask for the weights' rows from the last operation on each."""
+    chains = "".join(
+        f"{m}1 = f32[8,8] negate({m}) {m}2 = f32[8,8] abs({m}1) {m}3 = f32[8,8] negate({m}2) {m}4 = f32[8,8] abs({m}3) "
+        for m in "mv"
+    )
+    check(
+        f"""w = f32[8,8] parameter(0), sharding={ROWS} m = f32[8,8] parameter(1), sharding={COLUMNS}
+        v = f32[8,8] parameter(2), sharding={COLUMNS} {chains}
+        s = f32[8,8] multiply(m4, v4) ROOT r = f32[8,8] add(w, s), sharding={ROWS}""",
+        {"all-to-all": 1},
+    )
+
+
+def test_an_array_that_several_take_in_another_split_is_moved_before_them():
+    check(
+        f"""w = f32[8,8] parameter(0), sharding={ROWS} m = f32[8,8] parameter(1), sharding={COLUMNS}
+        a = f32[8,8] negate(m) b = f32[8,8] abs(m) c = f32[8,8] add(w, a) d = f32[8,8] multiply(w, b)
+        ROOT r = (f32[8,8], f32[8,8]) tuple(c, d), sharding={{{ROWS}, {ROWS}}}""",
+        {"all-to-all": 1},
+    )

@@ -1,7 +1,7 @@
 """Products and reductions of arrays in unequal parts: 16 rows on four devices, of which the last two are cut off."""
 
 import pytest
-from split_programs import COLUMNS, ROWS, WHOLE, X_ROWS, check
+from split_programs import BOTH, COLUMNS, ROWS, WHOLE, X_ROWS, check
 
 _X = f"p = f32[16,8] parameter(0), sharding={ROWS}\n x = f32[14,8] slice(p), slice={{[0:14],[0:8]}}\n"
 _BOTH_WAYS = "{devices=[2,2]<=[4]}"
@@ -214,3 +214,28 @@ def test_factors_and_transforms_of_unequal_rows(operation):
         ROOT r = f32[] reduce(nothing, zero), dimensions={{0,1}}, to_apply=add, sharding={WHOLE}""",
         {"all-reduce": 1},
     )
+
+
+@pytest.mark.parametrize(
+    ("rows", "expected"),
+    [
+        (15, {"all-reduce": 1}),
+        # Without rows for the last device the array stays whole.
+        (9, {}),
+    ],
+)
+def test_a_whole_array_is_split_in_unequal_parts_where_that_is_asked(rows, expected):
+    body = f"""x = f32[{rows},2] parameter(0), sharding={WHOLE}
+        y = f32[{rows},2] custom-call(x), custom_call_target="Sharding", sharding={ROWS}
+        s = f32[{rows},2] multiply(y, y) zero = f32[] constant(0)
+        ROOT r = f32[2] reduce(s, zero), dimensions={{0}}, to_apply=add, sharding={WHOLE}"""
+    check(body, expected, sizes=("multiply", (4, 2)) if expected else None)
+
+
+def test_a_stencil_that_is_asked_for_in_unequal_parts_is_computed_in_parts():
+    body = f"""x = f32[14,3] parameter(0), sharding={WHOLE}
+        y = f32[14,3] custom-call(x), custom_call_target="Sharding", sharding={BOTH}
+        zero = f32[] constant(0) a = f32[16,3] pad(y, zero), padding=1_1x0_0
+        up = f32[14,3] slice(a), slice={{[0:14], [0:3]}} down = f32[14,3] slice(a), slice={{[2:16], [0:3]}}
+        ROOT r = f32[14,3] add(up, down), sharding={WHOLE}"""
+    check(body, {"collective-permute": 2, "all-gather": 2}, sizes=("add", (7, 2)))

@@ -9,6 +9,7 @@ from xlakit.data.shape import Shape
 from xlakit.dataclass import dataclass
 from xlakit.errors import ShapeError
 from xlakit.ir.attributes import Sharding
+from xlakit.ir.def_use import users_of
 from xlakit.ir.instruction import Computation, Instruction
 from xlakit.ops.data import GetTupleElement, Parameter, Tuple
 from xlakit.ops.movement import Pad
@@ -16,7 +17,7 @@ from xlakit.passes.spmd.pieces.pieces import Pieces, smallest
 from xlakit.passes.spmd.program import Frame, Program
 from xlakit.passes.spmd.shardings.annotations import ends_of_calls, is_open, of_leaves
 from xlakit.passes.spmd.shardings.scopes import Scope
-from xlakit.passes.spmd.shardings.tilings import Split, Tiling, is_proper, local_sizes, refines, same_teams
+from xlakit.passes.spmd.shardings.tilings import Split, Tiling, is_proper, local_sizes, parts, refines, same_teams
 from xlakit.passes.spmd.shardings.values import Piece, Value, array_of, element_of, errors_located, leaves, rebuilt
 from xlakit.passes.spmd.split_dimensions.dispatch import along_split_dimensions, range_of, repadded
 
@@ -53,12 +54,14 @@ class Walk:
         # Whether the computation is one that a loop repeats.
         self.is_repeated = False
         self._asked_sums: dict[Instruction, Split] = {}
+        self._users: dict[Instruction, list[Instruction]] = {}
 
     def through(self, computation: Computation, arguments: Sequence[Value]) -> Value:
         """Emit the instructions of a computation for these arguments; gives the value of its root."""
         values: dict[Instruction, Value] = {}
         ends = ends_of_calls(computation)
         self._asked_sums.update(self.program.annotations.asked_sums(computation))
+        self._users.update(users_of(computation.instructions))
         make = self.pieces.make
         before = make.predecessors
         for old in computation.instructions:
@@ -103,13 +106,27 @@ class Walk:
         old, operands = repadded(old, operands)
         value = along_split_dimensions(self.pieces, old, operands, scope, hint)
         if value is None:
-            value = self.pieces.apply(old, operands, scope, wanted, hint)
+            later = self._moves_alone(old, operands, scope, hint)
+            value = self.pieces.apply(old, operands, scope, wanted, hint, later=later)
         if isinstance(value, Piece):
             value.range_of = range_of(old, operands)
             value.padded = (old, tuple(operands)) if isinstance(old.op, Pad) else None
         if wanted is not None and isinstance(value, Piece):
             return self.pieces.retiled(value, self.pieces.usable(wanted, old.shape.dimensions), scope)
         return value
+
+    def _moves_alone(self, old: Instruction, operands: Sequence[Value], scope: Scope, hint: Tiling | None) -> bool:
+        """Whether nothing else is hinted to take what is split of an elementwise operation's operands in its tiling.
+
+        Then moving the result is as good as moving the operand for the operation itself, and better if its users have
+        other operands to move: an optimizer's step is moved once, and not each of the moments that it is made from.
+        """
+        if hint is None or not old.is_pointwise:
+            return False
+        pairs = zip(old.operands, operands, strict=True)
+        split = [o for o, value in pairs if isinstance(value, Piece) and not value.is_whole]
+        others = (user for o in split for user in self._users.get(o, ()) if user is not old)
+        return all(isinstance(user.op, Tuple) or self.hint(user, scope) != hint for user in others)
 
     def later(self, old: Instruction, operands: Sequence[Value]) -> Callable[[], Piece]:
         """A function that emits an operation as :meth:`plain` would now, when it is first called."""
@@ -163,7 +180,23 @@ class Walk:
             for d, (own, split) in enumerate(zip(piece.tiling, wanted, strict=True))
         ]
         tiling = self.pieces.usable(kept if is_proper(kept) else wanted, piece.shape.dimensions)
-        return self.pieces.unreduced(piece, tiling, scope.agreed(self.program.annotations.unreduced(sharding)), scope)
+        numbers = scope.agreed(self.program.annotations.unreduced(sharding))
+        if numbers is None:
+            asked = self._splits(sharding, piece.shape.rank, scope) or ()
+            unequal = self._with_unequal_parts(tiling, asked, piece.shape.dimensions)
+            if unequal is not None:
+                return self.pieces.evened(self.pieces.at(piece, unequal, scope), unequal, piece.shape, scope)
+        return self.pieces.unreduced(piece, tiling, numbers, scope)
+
+    def _with_unequal_parts(self, tiling: Tiling, asked: Sequence[Split | None], sizes: Sequence[int]) -> Tiling | None:
+        """A tiling with the splits that are asked for, besides, of dimensions that are whole in it because they have
+        no equal parts; None if there is none, or if a part would be empty.
+        """
+        found = tuple(own if own is not None else split for own, split in zip(tiling, asked, strict=True))
+        empty = any(
+            (parts(s) - 1) * n >= size for s, n, size in zip(found, local_sizes(found, sizes), sizes, strict=True)
+        )
+        return found if found != tiling and is_proper(found) and not empty else None
 
     def _splits(self, sharding: Sharding | None, rank: int, scope: Scope) -> Sequence[Split | None] | None:
         splits = self.program.annotations.splits(sharding, rank)

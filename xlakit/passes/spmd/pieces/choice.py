@@ -64,15 +64,19 @@ def chosen(
     wanted: Sequence[Split | None] | None,
     hint: Tiling | None,
     first: Mapping[int, Split] = NO_SPLITS,
+    *,
+    later: bool = False,
 ) -> dict[int, Split]:
     """The splits of factors, from the tilings of operands and the requested tiling of the result.
 
-    hint: the tiling that the users of the result prefer.
+    hint: the tiling that the users of the result prefer. later: whether the result rather than an operand is moved to
+    it, where that sends as much.
     """
     choices: list[dict[int, Split]] = []
     # If no operand is split, the hint is ignored: a whole value is recomputed in parts if these are requested.
     hint = hint if any(p.scope == scope and not p.is_whole for p in given) else None
-    for with_sums, hint_first in ((True, True), (False, True), (False, False)) if hint else ((False, False),):
+    ways = [(True, True), (False, True), (False, False)] if hint else [(False, False)]
+    for with_sums, hint_first in reversed(ways) if later else ways:
         choice = Choice(old, factors, first)
         if with_sums:
             _offer_sums(choice, factors, given, scope)

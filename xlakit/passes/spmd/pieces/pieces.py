@@ -249,13 +249,15 @@ class Pieces:
         scope: Scope,
         wanted: Sequence[Split | None] | None = None,
         hint: Tiling | None = None,
+        *,
+        later: bool = False,
     ) -> Value:
-        """The operation on parts if it has a rule, else on whole operands."""
+        """The operation on parts if it has a rule, else on whole operands; ``later`` is as for :func:`chosen`."""
         factors = factors_of(old)
         given = [v for v in operands if isinstance(v, Piece)]
         if factors is None or len(given) != len(operands):
             return self.on_whole(old, operands, scope)
-        splits = chosen(old, factors, given, scope, wanted, hint)
+        splits = chosen(old, factors, given, scope, wanted, hint, later=later)
         value = self.in_parts(old, given, scope, factors, splits)
         if isinstance(value, Piece) and (isinstance(old.op, Broadcast) or (value.is_whole and not splits)):
             value.source = (old, tuple(operands))
