@@ -69,7 +69,6 @@ class _Mover(ComputationCloner):
         super().__init__(computation, context)
         self._batch = batch
         self._plans = plans
-        self._context = context
         self._state = state
         self._name = name
         self._minor: dict[Instruction, Instruction] = {}
@@ -96,7 +95,7 @@ class _Mover(ComputationCloner):
                 self._clone(x)
         carries = self._state is not None and old.root.shape.is_tuple
         root = self._state_tuple(old.root) if carries else self._normal(old.root)
-        return self.build(root, name=self._name or self._context.computation_name(old.name))
+        return self.build(root, name=self._name or self.context.computation_name(old.name))
 
     def _is_on_demand(self, x: Instruction) -> bool:
         if x.control_predecessors:
@@ -186,10 +185,10 @@ class _Mover(ComputationCloner):
         """The new version of a called computation whose parameters keep the original form."""
         if not _has_gain(computation, self._plans):
             return computation
-        return _Mover(computation, self._batch, self._plans, self._context).result()
+        return _Mover(computation, self._batch, self._plans, self.context).result()
 
     def _make_minor(self, x: Instruction) -> Instruction:
-        made = self._makers[x]([self._given(o) for o in x.operands], self.at(x), self._context)
+        made = self._makers[x]([self._given(o) for o in x.operands], self.at(x))
         if x.shape.is_tuple:
             self._tuples[x] = made
         else:
@@ -214,7 +213,7 @@ class _Mover(ComputationCloner):
     def _loop(self, x: Instruction, loop: Loop) -> Instruction:
         """A loop that carries its state in batch-minor form."""
         start = self._state_tuple(x.operands[0])
-        batch, plans, context = self._batch, self._plans, self._context
+        batch, plans, context = self._batch, self._plans, self.context
         body, condition = (
             _Mover(c, batch, plans, context, state=start.shape).result() for c in (loop.body, loop.condition)
         )

@@ -15,11 +15,11 @@ from xlakit.data.shape import Shape
 from xlakit.dataclass import dataclass
 from xlakit.ir.instruction import Computation, HloModule, Instruction
 from xlakit.options import knob
-from xlakit.passes.core.framework import PassContext, programs
-from xlakit.passes.core.hlo_builder import HloBuilder
+from xlakit.passes.core.computation_builder import ReplacementBuilder
+from xlakit.passes.core.framework import programs
 
 # Makes an instruction in batch-minor form; its operands are in that form if they have a batch dimension.
-Maker = Callable[[Sequence[Instruction], HloBuilder, PassContext], Instruction]
+Maker = Callable[[Sequence[Instruction], ReplacementBuilder], Instruction]
 
 # The fewest members of a batch, and the fewest arrays of a program that must have the batch dimension.
 _FEWEST_MEMBERS = knob("batch_minor.fewest_members", 16, 2, 3)

@@ -20,7 +20,7 @@ from xlakit.ops.reduction import Reduce
 from xlakit.ops.shared.contraction import free_dimensions
 from xlakit.options import knob
 from xlakit.passes.batches.forms import Batch, Maker, minor_dimension, minor_shape, order
-from xlakit.passes.core.computation_builder import ComputationBuilder, binary_computation
+from xlakit.passes.core.computation_builder import ComputationBuilder, ReplacementBuilder, binary_computation
 from xlakit.passes.core.framework import PassContext
 from xlakit.passes.core.hlo_builder import HloBuilder
 from xlakit.passes.core.matching import permutation_inverse
@@ -110,13 +110,15 @@ def _sum_of_products(x: Instruction, batch: Batch, found: _Dimensions) -> Maker:
         axes = sorted(moved, key=moved.__getitem__)
         return make.broadcast(make.transpose(operand, axes), sizes, [moved[d] for d in axes])
 
-    def maker(operands: Sequence[Instruction], make: HloBuilder, context: PassContext) -> Instruction:
+    def maker(operands: Sequence[Instruction], make: ReplacementBuilder) -> Instruction:
         factors = [factor(*each, make) for each in zip(operands, found.own, places, strict=True)]
         products = make.apply("multiply", *factors)
         if not pairs:
             return products
         kind = x.shape.element_type
-        sum = Reduce(dimensions=tuple(range(first, last)), to_apply=binary_computation("sum", Add(), kind, context))
+        sum = Reduce(
+            dimensions=tuple(range(first, last)), to_apply=binary_computation("sum", Add(), kind, make.context)
+        )
         return make.add(sum, products, make.scalar(0, kind))
 
     return maker
@@ -138,7 +140,7 @@ def _one_product(x: Instruction, op: Dot, batch: Batch, found: _Dimensions) -> M
     columns = [rhs.shape.dimensions[d] for d in found.columns]
     if left is None:
         shape = x.shape.without_layout().with_dimensions([*sizes, *rows, *columns, batch.size])
-        return lambda operands, make, _: make.add(changed, *operands, shape=shape)
+        return lambda operands, make: make.add(changed, *operands, shape=shape)
     exchanged = changed.swapped()
     if exchanged is None:
         return None
@@ -150,7 +152,7 @@ def _one_product(x: Instruction, op: Dot, batch: Batch, found: _Dimensions) -> M
         *range(count, count + many),
         count + many + few,
     ]
-    return lambda operands, make, _: make.transpose(make.add(exchanged, *reversed(operands), shape=shape), back)
+    return lambda operands, make: make.transpose(make.add(exchanged, *reversed(operands), shape=shape), back)
 
 
 def _moved(dimensions: Sequence[int], operand: Instruction, own: int | None) -> tuple[int, ...]:
@@ -182,10 +184,10 @@ def decomposition(x: Instruction, batch: Batch, own: int) -> Maker | None:
         turned = [builder.transpose(parameter, back) for parameter in given]
         made = builder.add(x.op, *turned, like=x, shape=x.shape.without_layout())
         root = builder.transpose(made, order(rank, own))
-        return builder.computation(context.computation_name("decompositions"), root)
+        return builder.computation("decompositions", root)
 
-    return lambda operands, make, context: make.add(
-        Fusion(kind=FusionKind.OUTPUT, calls=computation(context)), *operands, shape=minor_shape(x.shape, own)
+    return lambda operands, make: make.add(
+        Fusion(kind=FusionKind.OUTPUT, calls=computation(make.context)), *operands, shape=minor_shape(x.shape, own)
     )
 
 

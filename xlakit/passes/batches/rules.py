@@ -37,7 +37,7 @@ def maker_of(x: Instruction, batch: Batch) -> Maker | None:
 def _same(x: Instruction, own: int, op: Any) -> Maker:
     """The maker that applies ``op`` to the operands; its result is x in batch-minor form."""
     shape = minor_shape(x.shape, own)
-    return lambda operands, make, _: make.add(op, *operands, shape=shape)
+    return lambda operands, make: make.add(op, *operands, shape=shape)
 
 
 def _elementwise(x: Instruction, batch: Batch, own: int) -> Maker | None:
@@ -50,7 +50,7 @@ def _elementwise(x: Instruction, batch: Batch, own: int) -> Maker | None:
 
 def _constant(x: Instruction, batch: Batch, own: int) -> Maker | None:
     array = x.op_as(Constant).literal.array
-    return lambda _, make, __: make.constant(array.transpose(order(array.ndim, own)))
+    return lambda _, make: make.constant(array.transpose(order(array.ndim, own)))
 
 
 def _iota(x: Instruction, batch: Batch, own: int) -> Maker | None:
@@ -68,7 +68,7 @@ def _broadcast(x: Instruction, batch: Batch, own: int) -> Maker | None:
     axes = range(operand.shape.rank) if given is None else order(operand.shape.rank, given)
     dimensions = tuple(minor_dimension(op.dimensions[d], x.shape.rank, own) for d in axes)
     shape = minor_shape(x.shape, own)
-    return lambda operands, make, _: make.broadcast(operands[0], shape.dimensions, dimensions)
+    return lambda operands, make: make.broadcast(operands[0], shape.dimensions, dimensions)
 
 
 def _reshape(x: Instruction, batch: Batch, own: int) -> Maker | None:
@@ -77,7 +77,7 @@ def _reshape(x: Instruction, batch: Batch, own: int) -> Maker | None:
     if given is None or math.prod(x.shape.dimensions[:own]) != math.prod(operand.shape.dimensions[:given]):
         return None
     shape = minor_shape(x.shape, own)
-    return lambda operands, make, _: make.reshape(operands[0], shape.dimensions)
+    return lambda operands, make: make.reshape(operands[0], shape.dimensions)
 
 
 def _transpose(x: Instruction, batch: Batch, own: int) -> Maker | None:
@@ -87,7 +87,7 @@ def _transpose(x: Instruction, batch: Batch, own: int) -> Maker | None:
         return None
     rank = x.shape.rank
     permutation = [minor_dimension(x.op_as(Transpose).dimensions[d], rank, given) for d in order(rank, own)]
-    return lambda operands, make, _: make.transpose(operands[0], permutation)
+    return lambda operands, make: make.transpose(operands[0], permutation)
 
 
 def _slice(x: Instruction, batch: Batch, own: int) -> Maker | None:
@@ -97,7 +97,7 @@ def _slice(x: Instruction, batch: Batch, own: int) -> Maker | None:
     moved = [ranges[d] for d in order(len(ranges), own)]
     part = ranges[own]
     whole = (part.start, part.limit, part.stride) == (0, batch.size, 1)
-    return (lambda operands, make, _: make.slice(operands[0], moved)) if whole else None
+    return (lambda operands, make: make.slice(operands[0], moved)) if whole else None
 
 
 def _pad(x: Instruction, batch: Batch, own: int) -> Maker | None:
@@ -130,7 +130,7 @@ def _dynamic_slice(x: Instruction, batch: Batch, own: int) -> Maker | None:
     sizes = x.op_as(DynamicSlice).dynamic_slice_sizes
     axes = order(len(sizes), own)
     op = DynamicSlice(dynamic_slice_sizes=tuple(sizes[d] for d in axes))
-    return lambda operands, make, _: make.add(op, operands[0], *[operands[1 + d] for d in axes])
+    return lambda operands, make: make.add(op, operands[0], *[operands[1 + d] for d in axes])
 
 
 def _dynamic_update_slice(x: Instruction, batch: Batch, own: int) -> Maker | None:
@@ -141,7 +141,7 @@ def _dynamic_update_slice(x: Instruction, batch: Batch, own: int) -> Maker | Non
     ):
         return None
     axes = order(x.shape.rank, own)
-    return lambda operands, make, _: make.add(
+    return lambda operands, make: make.add(
         DynamicUpdateSlice(), operands[0], operands[1], *[operands[2 + d] for d in axes]
     )
 
@@ -160,7 +160,7 @@ def _reduce(x: Instruction, batch: Batch, own: int) -> Maker | None:
         return None
     rank = x.operands[0].shape.rank
     moved = dataclasses.replace(op, dimensions=tuple(sorted(minor_dimension(d, rank, given) for d in op.dimensions)))
-    return lambda operands, make, _: make.add(moved, *operands)
+    return lambda operands, make: make.add(moved, *operands)
 
 
 def _reduce_window(x: Instruction, batch: Batch, own: int) -> Maker | None:
@@ -199,7 +199,7 @@ def _gather(x: Instruction, batch: Batch, own: int) -> Maker | None:
         operand_batching_dims=moved(op.operand_batching_dims),
         slice_sizes=tuple(op.slice_sizes[d] for d in order(rank, given)),
     )
-    return lambda operands, make, _: make.add(changed, *operands)
+    return lambda operands, make: make.add(changed, *operands)
 
 
 _RULES: dict[str, _Rule] = {

@@ -49,7 +49,7 @@ class SmallProducts(ComputationPass):
                 cloner.clone(old)
                 continue
             operands = [cloner.clones[o] for o in old.operands]
-            cloner.substitute(old, sums_of_products(old, operands, kind, cloner.at(old), context))
+            cloner.substitute(old, sums_of_products(operands, kind, cloner.at(old)))
         return cloner.build()
 
 

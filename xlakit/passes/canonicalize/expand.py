@@ -28,12 +28,12 @@ from xlakit.passes.canonicalize.expand_algebra import (
 from xlakit.passes.canonicalize.expand_arrays import shuffle, sparse_convolution
 from xlakit.passes.canonicalize.expand_dots import dot_of_vectors, is_of_vectors, packed_product
 from xlakit.passes.core.async_operations import has_whole, whole_of
-from xlakit.passes.core.computation_builder import ComputationBuilder, ComputationCloner
+from xlakit.passes.core.computation_builder import ComputationBuilder, ComputationCloner, ReplacementBuilder
 from xlakit.passes.core.framework import CalleesPass, PassContext
 from xlakit.passes.core.rewriter import same_layouts
 
 # Makes the replacement of an instruction, on its cloned operands; None if the instruction has to stay.
-_Expansion = Callable[[Instruction, Sequence[Instruction], ComputationCloner, PassContext], Instruction | None]
+_Expansion = Callable[[Sequence[Instruction], ReplacementBuilder], Instruction | None]
 
 
 class Expand(CalleesPass):
@@ -75,7 +75,7 @@ class Expand(CalleesPass):
             made = None
             held = old.control_predecessors or old in ordered
             if expansion and not held and (isinstance(old.op, _STRUCTURAL) or not _is_dynamic(old)):
-                made = expansion(old, [cloner.clones[o] for o in old.operands], cloner, context)
+                made = expansion([cloner.clones[o] for o in old.operands], cloner.at(old))
             if made is None:
                 cloner.clone(old)
             else:
@@ -127,103 +127,92 @@ def _async_chains(
 # -- hints and known functions ---------------------------------------------------------------------
 
 
-def _domain(
-    old: Instruction, operands: Sequence[Instruction], cloner: ComputationCloner, context: PassContext
-) -> Instruction | None:
+def _domain(operands: Sequence[Instruction], make: ReplacementBuilder) -> Instruction | None:
     """domain(x) -> x: a domain only marks a border between parts of a program."""
-    return operands[0] if context.spend("domain") else None
+    return operands[0] if make.context.spend("domain") else None
 
 
-def _custom_call(
-    old: Instruction, operands: Sequence[Instruction], cloner: ComputationCloner, context: PassContext
-) -> Instruction | None:
-    op = old.op_as(CustomCall)
-    if op.custom_call_target == "xla.sdy.ShardingGroup" and old.shape.is_tuple and not old.shape.tuple_shapes:
-        return _group(old, operands, cloner, context)
+def _custom_call(operands: Sequence[Instruction], make: ReplacementBuilder) -> Instruction | None:
+    op, shape = make.old.op_as(CustomCall), make.old.shape
+    if op.custom_call_target == "xla.sdy.ShardingGroup" and shape.is_tuple and not shape.tuple_shapes:
+        return _group(operands, make)
     if len(operands) != 1 or op.has_side_effect or op.computations:
         return None
     if op.custom_call_target in HINTS:
-        return _hint(old, operands, cloner, context)
-    return _top_k(old, operands, cloner, context) if op.custom_call_target == "TopK" else None
+        return _hint(operands, make)
+    return _top_k(operands, make) if op.custom_call_target == "TopK" else None
 
 
-def _hint(
-    old: Instruction, operands: Sequence[Instruction], cloner: ComputationCloner, context: PassContext
-) -> Instruction | None:
+def _hint(operands: Sequence[Instruction], make: ReplacementBuilder) -> Instruction | None:
     """hint(x) -> x: a custom call that only says where or how its operand should be stored."""
-    (operand,) = operands
-    same = operand.shape.without_layout() == old.shape.without_layout() and same_layouts(operand.shape, old.shape)
-    return operand if same and context.spend("hint") else None
+    before, after = operands[0].shape, make.old.shape
+    same = before.without_layout() == after.without_layout() and same_layouts(before, after)
+    return operands[0] if same and make.context.spend("hint") else None
 
 
-def _group(
-    old: Instruction, operands: Sequence[Instruction], cloner: ComputationCloner, context: PassContext
-) -> Instruction | None:
+def _group(operands: Sequence[Instruction], make: ReplacementBuilder) -> Instruction | None:
     """sharding-group(x) -> (): it only affects partitioning, which is done before this pass."""
-    return cloner.at(old).tuple() if context.spend("group") else None
+    return make.tuple() if make.context.spend("group") else None
 
 
-def _top_k(
-    old: Instruction, operands: Sequence[Instruction], cloner: ComputationCloner, context: PassContext
-) -> Instruction | None:
+def _top_k(operands: Sequence[Instruction], make: ReplacementBuilder) -> Instruction | None:
     """TopK(x) -> topk(x): the custom call of that name."""
-    (operand,) = operands
-    if not old.shape.is_tuple or not old.shape.tuple_shapes[0].rank:
+    (operand,), shape = operands, make.old.shape
+    if not shape.is_tuple or not shape.tuple_shapes[0].rank:
         return None
-    top_k = TopK(k=old.shape.tuple_shapes[0].dimensions[-1])
-    plain = old.shape.without_layout()
-    if top_k.result_shape([operand.shape], None) != plain or not same_layouts(old.shape, plain):
+    top_k = TopK(k=shape.tuple_shapes[0].dimensions[-1])
+    plain = shape.without_layout()
+    if top_k.result_shape([operand.shape], None) != plain or not same_layouts(shape, plain):
         return None
-    return cloner.add(top_k, operand, like=old) if context.spend("top-k") else None
+    return make.add(top_k, operand) if make.context.spend("top-k") else None
 
 
 # -- scans -----------------------------------------------------------------------------------------
 
 
-def _scan(
-    old: Instruction, operands: Sequence[Instruction], cloner: ComputationCloner, context: PassContext
-) -> Instruction | None:
+def _scan(operands: Sequence[Instruction], make: ReplacementBuilder) -> Instruction | None:
     """scan(x, c, f) -> while, whose iterations each read a slice of each input and write a slice of each output.
 
     The state is (count, number of steps if it is dynamic, inputs, carries, outputs). Along a dynamic dimension the
     number of steps is the size at run time.
     """
+    old = make.old
     op = old.op_as(Scan)
     shapes = old.shape.tuple_shapes_or_self
     outputs = shapes[: len(shapes) - op.num_carries]
     inputs = operands[: len(operands) - op.num_carries]
     carries = operands[len(inputs) :]
     steps = (inputs[0].shape if inputs else outputs[0]).dimensions[op.dimension]
-    if steps >= 1 << 31 or not context.spend("scan"):
+    if steps >= 1 << 31 or not make.context.spend("scan"):
         return None
-    zeros = [_zeros(shape, old, cloner) for shape in outputs]
+    zeros = [_zeros(shape, make) for shape in outputs]
     if not steps:
         results = [*zeros, *carries]
     else:
         end = None
         if inputs and inputs[0].shape.dynamic_dimensions[op.dimension]:
-            end = cloner.add(GetDimensionSize(dimension=op.dimension), inputs[0], like=old)
-        counts = [cloner.scalar(0, PrimitiveType.S32), *([] if end is None else [end])]
-        start = cloner.at(old).tuple(*counts, *inputs, *carries, *zeros)
+            end = make.add(GetDimensionSize(dimension=op.dimension), inputs[0])
+        counts = [make.builder.scalar(0, PrimitiveType.S32), *([] if end is None else [end])]
+        start = make.tuple(*counts, *inputs, *carries, *zeros)
         steps_said = steps if end is None else None
         loop = While(
-            condition=_condition(old.name, steps_said, start.shape, context),
-            body=_body(op, old.name, steps_said, start.shape, len(inputs), context),
+            condition=_condition(old.name, steps_said, start.shape, make.context),
+            body=_body(op, old.name, steps_said, start.shape, len(inputs), make.context),
         )
-        made = cloner.add(loop, start, like=old)
+        made = make.add(loop, start)
         first = len(counts) + len(inputs)
         order = [*range(first + len(carries), first + len(shapes)), *range(first, first + len(carries))]
-        results = [cloner.at(old).element(made, number) for number in order]
+        results = [make.element(made, number) for number in order]
         if end is not None:
             for number in range(len(outputs)):
                 set_size = SetDimensionSize(dimension=op.dimension)
-                results[number] = cloner.add(set_size, results[number], end, like=old)
-    return cloner.at(old).tuple(*results) if old.shape.is_tuple else results[0]
+                results[number] = make.add(set_size, results[number], end)
+    return make.tuple(*results) if old.shape.is_tuple else results[0]
 
 
-def _zeros(shape: Shape, like: Instruction, builder: ComputationBuilder) -> Instruction:
-    zero = builder.scalar(0, shape.element_type)
-    return builder.add(Broadcast(dimensions=()), zero, like=like, shape=shape) if shape.dimensions else zero
+def _zeros(shape: Shape, make: ReplacementBuilder) -> Instruction:
+    zero = make.builder.scalar(0, shape.element_type)
+    return make.add(Broadcast(dimensions=()), zero, shape=shape) if shape.dimensions else zero
 
 
 def _condition(name: str, steps: int | None, state: Shape, context: PassContext) -> Computation:
@@ -232,7 +221,7 @@ def _condition(name: str, steps: int | None, state: Shape, context: PassContext)
     count = builder.element(parameter, 0)
     end = builder.element(parameter, 1) if steps is None else builder.scalar(steps, PrimitiveType.S32)
     test = builder.compare(count, end, "LT")
-    return builder.computation(context.computation_name(f"{name}_condition"), test)
+    return builder.computation(f"{name}_condition", test)
 
 
 def _body(op: Scan, name: str, steps: int | None, state: Shape, inputs: int, context: PassContext) -> Computation:
@@ -265,15 +254,14 @@ def _body(op: Scan, name: str, steps: int | None, state: Shape, inputs: int, con
     ]
     following = builder.apply("add", count, builder.scalar(1, PrimitiveType.S32))
     root = builder.tuple(following, *elements[1:carry], *parts[len(rows) :], *arrays)
-    return builder.computation(context.computation_name(f"{name}_body"), root)
+    return builder.computation(f"{name}_body", root)
 
 
 def _slice(
     array: Instruction, dimension: int, step: Instruction, zero: Instruction, builder: ComputationBuilder
 ) -> Instruction:
     """The elements at ``step`` along a dimension."""
-    sizes = tuple(1 if d == dimension else n for d, n in enumerate(array.shape.dimensions))
-    starts = [step if d == dimension else zero for d in range(len(sizes))]
+    sizes, starts = _at_step(array, dimension, step, zero)
     part = builder.add(DynamicSlice(dynamic_slice_sizes=sizes), array, *starts)
     kept = [d for d in range(len(sizes)) if d != dimension]
     shape = part.shape.with_dimensions([sizes[d] for d in kept], [part.shape.dynamic_dimensions[d] for d in kept])
@@ -289,12 +277,19 @@ def _write(
     builder: ComputationBuilder,
 ) -> Instruction:
     """The array with the slice at ``step`` along a dimension overwritten by ``row``."""
-    sizes = tuple(1 if d == dimension else n for d, n in enumerate(array.shape.dimensions))
-    starts = [step if d == dimension else zero for d in range(len(sizes))]
+    sizes, starts = _at_step(array, dimension, step, zero)
     marks = row.shape.dynamic_dimensions
     shape = row.shape.without_layout().with_dimensions(sizes, (*marks[:dimension], False, *marks[dimension:]))
     part = builder.add(Reshape(), row, shape=shape)
     return builder.add(DynamicUpdateSlice(), array, part, *starts)
+
+
+def _at_step(
+    array: Instruction, dimension: int, step: Instruction, zero: Instruction
+) -> tuple[tuple[int, ...], list[Instruction]]:
+    """The sizes and the starts of the slice at ``step`` along a dimension."""
+    sizes = tuple(1 if d == dimension else n for d, n in enumerate(array.shape.dimensions))
+    return sizes, [step if d == dimension else zero for d in range(len(sizes))]
 
 
 _EXPANSIONS: dict[str, _Expansion] = {

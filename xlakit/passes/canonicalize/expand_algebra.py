@@ -14,38 +14,29 @@ import numpy as np
 from xlakit.data.primitive import PrimitiveType
 from xlakit.data.shape import Shape
 from xlakit.ir.instruction import Computation, Instruction
-from xlakit.ir.operation import Op
 from xlakit.ops.batch_norm import BatchNormGrad, BatchNormInference, BatchNormTraining
 from xlakit.ops.dot import Dot
 from xlakit.ops.dot_variants import ScaledDot
 from xlakit.ops.elementwise.binary import Add
 from xlakit.ops.reduction import Reduce
-from xlakit.passes.core.computation_builder import ComputationBuilder, ComputationCloner, binary_computation
-from xlakit.passes.core.framework import PassContext
-from xlakit.passes.core.hlo_builder import HloBuilder
+from xlakit.passes.core.computation_builder import ReplacementBuilder, binary_computation
 
 
 def _wide(*kinds: PrimitiveType) -> PrimitiveType:
     return PrimitiveType.F64 if PrimitiveType.F64 in kinds else PrimitiveType.F32
 
 
-class Features(HloBuilder):
+class Features(ReplacementBuilder):
     """Builds a batch norm from arrays that have one number for each feature, and arrays of the shape of the operand."""
 
-    def __init__(self, old: Instruction, x: Shape, cloner: ComputationBuilder, context: PassContext) -> None:
-        self._old = old
-        self._cloner = cloner
-        self._context = context
+    def __init__(self, make: ReplacementBuilder, x: Shape) -> None:
+        super().__init__(make.builder, make.old)
         self._sizes = x.dimensions
-        op: Any = old.op
+        op: Any = self.old.op
         self.feature: int = op.feature_index
         self.kind = _wide(x.element_type)
         self._others = tuple(d for d in range(len(self._sizes)) if d != self.feature)
         self._sum: Computation | None = None
-
-    def add(self, op: Op, *operands: Instruction, shape: Shape | None = None) -> Instruction:
-        """An instruction with the metadata of the batch norm."""
-        return self._cloner.add(op, *operands, like=self._old, shape=shape)
 
     def wide(self, operand: Instruction) -> Instruction:
         """The operand converted to the type of the computation, F32 or F64."""
@@ -60,7 +51,7 @@ class Features(HloBuilder):
         if not self._others:
             return x
         if self._sum is None:
-            self._sum = binary_computation("sum", Add(), self.kind, self._context)
+            self._sum = binary_computation("sum", Add(), self.kind, self.context)
         zero = self.scalar(0, self.kind)
         return self.add(Reduce(dimensions=self._others, to_apply=self._sum), x, zero)
 
@@ -89,9 +80,9 @@ class Features(HloBuilder):
         return self.apply("add", self.apply("multiply", centered, self.all(factor)), self.all(self.wide(offset)))
 
 
-def _training(old: Instruction, operands: Sequence[Instruction], make: Features) -> Instruction:
+def _training(operands: Sequence[Instruction], make: Features) -> Instruction:
     """Training: computes mean and variance, and normalizes the operand with them."""
-    op, (x, scale, offset) = old.op_as(BatchNormTraining), operands
+    op, (x, scale, offset) = make.old.op_as(BatchNormTraining), operands
     wide = make.wide(x)
     mean = make.mean(wide)
     centered = make.apply("subtract", wide, make.all(mean))
@@ -101,17 +92,17 @@ def _training(old: Instruction, operands: Sequence[Instruction], make: Features)
     return make.tuple(*parts)
 
 
-def _inference(old: Instruction, operands: Sequence[Instruction], make: Features) -> Instruction:
+def _inference(operands: Sequence[Instruction], make: Features) -> Instruction:
     """Inference: normalizes the operand with a given mean and variance."""
-    op, (x, scale, offset, mean, variance) = old.op_as(BatchNormInference), operands
+    op, (x, scale, offset, mean, variance) = make.old.op_as(BatchNormInference), operands
     centered = make.apply("subtract", make.wide(x), make.all(make.wide(mean)))
     result = make.normalized(centered, scale, offset, make.wide(variance), op.epsilon)
     return make.convert(result, x.shape.element_type)
 
 
-def _grad(old: Instruction, operands: Sequence[Instruction], make: Features) -> Instruction:
+def _grad(operands: Sequence[Instruction], make: Features) -> Instruction:
     """The gradients by the chain rule."""
-    op, (x, scale, mean, variance, gradient) = old.op_as(BatchNormGrad), operands
+    op, (x, scale, mean, variance, gradient) = make.old.op_as(BatchNormGrad), operands
     gradient = make.wide(gradient)
     centered = make.apply("subtract", make.wide(x), make.all(make.wide(mean)))
     padded = make.padded(make.wide(variance), op.epsilon)
@@ -126,38 +117,35 @@ def _grad(old: Instruction, operands: Sequence[Instruction], make: Features) -> 
     return make.tuple(*(make.convert(part, x.shape.element_type) for part in results))
 
 
-_BATCH_NORMS: dict[str, Callable[[Instruction, Sequence[Instruction], Features], Instruction]] = {
+_BATCH_NORMS: dict[str, Callable[[Sequence[Instruction], Features], Instruction]] = {
     "batch-norm-training": _training,
     "batch-norm-inference": _inference,
     "batch-norm-grad": _grad,
 }
 
 
-def batch_norm(
-    old: Instruction, operands: Sequence[Instruction], cloner: ComputationCloner, context: PassContext
-) -> Instruction | None:
+def batch_norm(operands: Sequence[Instruction], make: ReplacementBuilder) -> Instruction | None:
     """batch-norm(x, ..) -> its formula in reductions and element-wise operations."""
-    if not context.spend("batch-norm"):
+    if not make.context.spend("batch-norm"):
         return None
-    return batch_norm_of(old, operands, Features(old, operands[0].shape, cloner, context))
+    return batch_norm_of(operands, Features(make, operands[0].shape))
 
 
-def batch_norm_of(old: Instruction, operands: Sequence[Instruction], make: Features) -> Instruction:
+def batch_norm_of(operands: Sequence[Instruction], make: Features) -> Instruction:
     """The expansion of a batch norm on these operands, built by ``make``."""
-    return _BATCH_NORMS[old.op.opcode](old, operands, make)
+    return _BATCH_NORMS[make.old.op.opcode](operands, make)
 
 
-def scaled_dot(
-    old: Instruction, operands: Sequence[Instruction], cloner: ComputationCloner, context: PassContext
-) -> Instruction | None:
+def scaled_dot(operands: Sequence[Instruction], make: ReplacementBuilder) -> Instruction | None:
     """scaled-dot(x, y, s, t) -> dot(x * s, y * t), each scale repeated over its block."""
+    old = make.old
     op, kind = old.op_as(ScaledDot), old.shape.element_type
     kinds = [o.shape.element_type for o in operands]
     pairs = list(zip(operands[:2], operands[2:], strict=True))
     ranks = all(scale.shape.rank in (0, x.shape.rank) for x, scale in pairs)
-    if not (kind.is_floating and all(k.is_floating for k in kinds) and ranks) or not context.spend("scaled-dot"):
+    if not (kind.is_floating and all(k.is_floating for k in kinds) and ranks) or not make.context.spend("scaled-dot"):
         return None
-    make, wide = cloner.at(old), _wide(kind, *kinds)
+    wide = _wide(kind, *kinds)
     products: list[Instruction] = []
     for x, scale in pairs:
         sizes, blocks = x.shape.dimensions, scale.shape.dimensions
@@ -176,13 +164,10 @@ def scaled_dot(
     return make.convert(make.add(dot, *products, shape=shape), kind)
 
 
-def widened(
-    old: Instruction, operands: Sequence[Instruction], cloner: ComputationCloner, context: PassContext
-) -> Instruction | None:
+def widened(operands: Sequence[Instruction], make: ReplacementBuilder) -> Instruction | None:
     """f(x) -> convert(f(convert(x))), where x is narrower than F32."""
-    kind = old.shape.element_type
-    if not kind.is_floating or kind.bit_width >= 32 or not context.spend("widened"):
+    kind = make.old.shape.element_type
+    if not kind.is_floating or kind.bit_width >= 32 or not make.context.spend("widened"):
         return None
-    make = cloner.at(old)
     wide = [make.convert(x, PrimitiveType.F32) for x in operands]
-    return make.convert(make.add(old.op, *wide), kind)
+    return make.convert(make.add(make.old.op, *wide), kind)

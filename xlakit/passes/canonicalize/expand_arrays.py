@@ -16,40 +16,33 @@ from xlakit.ops.convolution import Convolution
 from xlakit.ops.gather import Gather
 from xlakit.ops.movement import Concatenate
 from xlakit.ops.shuffle import Shuffle, ShuffleMode
-from xlakit.passes.core.computation_builder import ComputationCloner
-from xlakit.passes.core.framework import PassContext
+from xlakit.passes.core.computation_builder import ReplacementBuilder
 
 
-def shuffle(
-    old: Instruction, operands: Sequence[Instruction], cloner: ComputationCloner, context: PassContext
-) -> Instruction | None:
+def shuffle(operands: Sequence[Instruction], make: ReplacementBuilder) -> Instruction | None:
     """Concatenations of two slices, one for each rotated dimension; for a permutation gather(x, indices)."""
-    if not context.spend("shuffle"):
+    if not make.context.spend("shuffle"):
         return None
-    op, (array,) = old.op_as(Shuffle), operands
+    op, (array,) = make.old.op_as(Shuffle), operands
     if not op.dimensions:
         return array
     if op.mode is ShuffleMode.PERMUTE and op.indices is not None:
-        return _permuted(old, op, op.indices, array, cloner)
+        return _permuted(op, op.indices, array, make)
     for dimension, shift in zip(op.dimensions, op.shifts, strict=True):
         size = array.shape.dimensions[dimension]
         if size and shift % size:
-            parts = [_part(old, array, dimension, a, b, cloner) for a, b in ((shift % size, size), (0, shift % size))]
-            array = cloner.add(Concatenate(dimension=dimension), *parts, like=old)
+            parts = [_part(array, dimension, a, b, make) for a, b in ((shift % size, size), (0, shift % size))]
+            array = make.add(Concatenate(dimension=dimension), *parts)
     return array
 
 
-def _part(
-    old: Instruction, array: Instruction, dimension: int, start: int, limit: int, cloner: ComputationCloner
-) -> Instruction:
+def _part(array: Instruction, dimension: int, start: int, limit: int, make: ReplacementBuilder) -> Instruction:
     ranges = [SliceDimension(0, size) for size in array.shape.dimensions]
     ranges[dimension] = SliceDimension(start, limit)
-    return cloner.at(old).slice(array, ranges)
+    return make.slice(array, ranges)
 
 
-def _permuted(
-    old: Instruction, op: Shuffle, indices: Literal, array: Instruction, cloner: ComputationCloner
-) -> Instruction:
+def _permuted(op: Shuffle, indices: Literal, array: Instruction, make: ReplacementBuilder) -> Instruction:
     """The gather of a permutation; dimensions along which the indices are constant are moved as whole slices."""
     sizes, numbers = array.shape.dimensions, np.asarray(indices.array)
     if numbers.ndim == len(sizes):
@@ -58,7 +51,6 @@ def _permuted(
     batching = tuple(d for d in indexed if d not in op.dimensions)
     own = [d for d in indexed if numbers.shape[d] == sizes[d]]
     numbers = numbers.astype(np.int64).reshape(*(sizes[d] for d in own), numbers.shape[-1])
-    make = cloner.at(old)
     wide = (*(sizes[d] for d in indexed), len(op.dimensions))
     positions = make.broadcast(make.constant(numbers), wide, (*(indexed.index(d) for d in own), len(indexed)))
     gather = Gather(
@@ -70,14 +62,12 @@ def _permuted(
         index_vector_dim=len(indexed),
         slice_sizes=tuple(min(1, n) if d in indexed else n for d, n in enumerate(sizes)),
     )
-    return make.add(gather, array, positions, shape=old.shape.without_layout())
+    return make.add(gather, array, positions, shape=make.old.shape.without_layout())
 
 
-def sparse_convolution(
-    old: Instruction, operands: Sequence[Instruction], cloner: ComputationCloner, context: PassContext
-) -> Instruction | None:
+def sparse_convolution(operands: Sequence[Instruction], make: ReplacementBuilder) -> Instruction | None:
     """sparse convolution(x, k) -> convolution(x, dense k), with the zeros inserted into the kernel."""
-    op = old.op_as(Convolution)
+    op, spend = make.old.op_as(Convolution), make.context.spend
     config = op.sparsity_config
     if config is None or (config.lhs is not None and not _is_dense(config.lhs)):
         return None
@@ -88,13 +78,13 @@ def sparse_convolution(
         features = side.dimension == op.dim_labels.kernel_input_feature_dimension
         if not (known and features) or positions.shape.dimensions != kernel.shape.dimensions:
             return None
-        if not context.spend("sparse-convolution"):
+        if not spend("sparse-convolution"):
             return None
-        kernel = _with_zeros(old, kernel, positions, side, cloner)
-    elif not context.spend("sparse-convolution"):
+        kernel = _with_zeros(kernel, positions, side, make)
+    elif not spend("sparse-convolution"):
         return None
     dense = dataclasses.replace(op, sparsity_config=None)
-    return cloner.add(dense, operands[0], kernel, like=old, shape=old.shape.without_layout())
+    return make.add(dense, operands[0], kernel, shape=make.old.shape.without_layout())
 
 
 def _is_dense(side: SparsitySide) -> bool:
@@ -102,7 +92,7 @@ def _is_dense(side: SparsitySide) -> bool:
 
 
 def _with_zeros(
-    old: Instruction, values: Instruction, positions: Instruction, side: SparsitySide, cloner: ComputationCloner
+    values: Instruction, positions: Instruction, side: SparsitySide, make: ReplacementBuilder
 ) -> Instruction:
     """The dense kernel: select(iota == positions, values, 0) over (blocks, block), whose dimensions are then merged."""
     sizes, block = values.shape.dimensions, side.block_size
@@ -110,7 +100,6 @@ def _with_zeros(
     merged = tuple(n * block if d == side.dimension else n for d, n in enumerate(sizes))
     across = tuple(d + (d > side.dimension) for d in range(len(sizes)))
 
-    make = cloner.at(old)
     number = make.iota(Shape(PrimitiveType.S64, split), side.dimension + 1)
     where = make.broadcast(make.convert(positions, PrimitiveType.S64), split, across)
     own = make.compare(number, where, "EQ")

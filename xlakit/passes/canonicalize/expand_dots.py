@@ -16,8 +16,7 @@ from xlakit.ops.reduction import Reduce
 from xlakit.ops.shared.contraction import free_dimensions
 from xlakit.ops.shared.nibbles import BITS
 from xlakit.options import knob
-from xlakit.passes.core.computation_builder import ComputationCloner, binary_computation
-from xlakit.passes.core.framework import PassContext
+from xlakit.passes.core.computation_builder import ReplacementBuilder, binary_computation
 from xlakit.passes.core.hlo_builder import HloBuilder
 
 # A single sum of fewer products takes less time than starting another thread for it.
@@ -40,24 +39,20 @@ def is_of_vectors(dot: Instruction) -> bool:
     return depth == 1
 
 
-def dot_of_vectors(
-    old: Instruction, operands: Sequence[Instruction], cloner: ComputationCloner, context: PassContext
-) -> Instruction | None:
+def dot_of_vectors(operands: Sequence[Instruction], make: ReplacementBuilder) -> Instruction | None:
     """dot(x, y) of vectors -> reduce(multiply(x, y)), or multiply(x, y) for an outer product."""
-    kind = sum_type(old)
-    if kind is None or not is_of_vectors(old) or not context.spend("dot-of-vectors"):
+    kind = sum_type(make.old)
+    if kind is None or not is_of_vectors(make.old) or not make.context.spend("dot-of-vectors"):
         return None
-    return sums_of_products(old, operands, kind, cloner.at(old), context)
+    return sums_of_products(operands, kind, make)
 
 
-def sums_of_products(
-    old: Instruction, operands: Sequence[Instruction], kind: PrimitiveType, make: HloBuilder, context: PassContext
-) -> Instruction:
-    """A dot as reduce(multiply(..)), in ``kind``, the type that the dot sums in.
+def sums_of_products(operands: Sequence[Instruction], kind: PrimitiveType, make: ReplacementBuilder) -> Instruction:
+    """A dot, ``make.old``, as reduce(multiply(..)), in ``kind``, the type that the dot sums in.
 
     Like those of a dot, the sums begin with +0, so that none is -0.
     """
-    op, lhs = old.op_as(Dot), operands[0].shape.dimensions
+    op, lhs = make.old.op_as(Dot), operands[0].shape.dimensions
     # Batch and contracting dimensions stay in the order in which they lie in the left operand.
     pairs = zip(
         (*op.lhs_batch_dims, *op.lhs_contracting_dims), (*op.rhs_batch_dims, *op.rhs_contracting_dims), strict=True
@@ -79,9 +74,9 @@ def sums_of_products(
     right = make.broadcast(right, whole, [*ahead, *range(middle, len(whole))])
     summed = tuple(n for n, (d, _) in enumerate(shared) if d in op.lhs_contracting_dims)
     if summed and kind.is_complex:
-        products = _complex_sums(left, right, summed, make, context)
+        products = _complex_sums(left, right, summed, make)
     elif summed:
-        products = _sums(make.apply("multiply", left, right), summed, make, context)
+        products = _sums(make.apply("multiply", left, right), summed, make)
     else:
         products = make.apply("multiply", left, right)
         if not kind.is_integral:
@@ -89,23 +84,23 @@ def sums_of_products(
     batch = [d for d, _ in shared if d in op.lhs_batch_dims]
     order = [batch.index(d) for d in op.lhs_batch_dims]
     found = make.transpose(products, [*order, *range(len(order), products.shape.rank)])
-    return make.convert(found, old.shape.element_type)
+    return make.convert(found, make.old.shape.element_type)
 
 
-def _sums(products: Instruction, over: tuple[int, ...], make: HloBuilder, context: PassContext) -> Instruction:
+def _sums(products: Instruction, over: tuple[int, ...], make: ReplacementBuilder) -> Instruction:
     kind = products.shape.element_type
-    total = binary_computation("sum", Add(), kind, context)
+    total = binary_computation("sum", Add(), kind, make.context)
     return make.add(Reduce(dimensions=over, to_apply=total), products, make.scalar(0, kind))
 
 
 def _complex_sums(
-    left: Instruction, right: Instruction, over: tuple[int, ...], make: HloBuilder, context: PassContext
+    left: Instruction, right: Instruction, over: tuple[int, ...], make: ReplacementBuilder
 ) -> Instruction:
     """The sums of complex products as two real reductions, which code generation vectorizes."""
     (a, b), (c, d) = ([make.apply(part, x) for part in ("real", "imag")] for x in (left, right))
     real = make.apply("subtract", make.apply("multiply", a, c), make.apply("multiply", b, d))
     imaginary = make.apply("add", make.apply("multiply", a, d), make.apply("multiply", b, c))
-    return make.apply("complex", _sums(real, over, make, context), _sums(imaginary, over, make, context))
+    return make.apply("complex", _sums(real, over, make), _sums(imaginary, over, make))
 
 
 def sum_type(dot: Instruction) -> PrimitiveType | None:
@@ -118,21 +113,19 @@ def sum_type(dot: Instruction) -> PrimitiveType | None:
     return dot.shape.element_type if all(k.is_integral for k in kinds) else None
 
 
-def packed_product(
-    old: Instruction, operands: Sequence[Instruction], cloner: ComputationCloner, context: PassContext
-) -> Instruction | None:
+def packed_product(operands: Sequence[Instruction], make: ReplacementBuilder) -> Instruction | None:
     """product(packed x, packed y) -> product(nibbles of x, nibbles of y), with twice the contracted size."""
-    if not context.spend("packed-product"):
+    if not make.context.spend("packed-product"):
         return None
-    op, make = old.op, cloner.at(old)
+    op = make.old.op
     if isinstance(op, Dot):
         new, dimensions = op.unpacked([o.shape.rank for o in operands])
     else:
-        op = old.op_as(Convolution)
+        op = make.old.op_as(Convolution)
         numbers, new = op.dim_labels, dataclasses.replace(op, operand_precision=())
         dimensions = numbers.input_feature_dimension, numbers.kernel_input_feature_dimension
     lhs, rhs = (_unpacked(array, d, make) for array, d in zip(operands, dimensions, strict=True))
-    return make.add(new, lhs, rhs, shape=old.shape.without_layout())
+    return make.add(new, lhs, rhs, shape=make.old.shape.without_layout())
 
 
 def _unpacked(array: Instruction, dimension: int, make: HloBuilder) -> Instruction:

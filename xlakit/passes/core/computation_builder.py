@@ -22,6 +22,7 @@ class ComputationBuilder(HloBuilder):
     """A computation under construction."""
 
     def __init__(self, context: PassContext, old: Computation | None = None) -> None:
+        self.context = context
         self.names = Names(old, context)
         self._order: list[Instruction] = []
 
@@ -33,9 +34,9 @@ class ComputationBuilder(HloBuilder):
         annotations = NO_ANNOTATIONS if like is None else inherited(like.annotations, metadata_only=True)
         return self.append(Instruction(op, operands, inferred, self.names.new(op.opcode), annotations=annotations))
 
-    def at(self, old: Instruction) -> HloBuilder:
-        """A builder that appends here; the metadata of its instructions is that of ``old``."""
-        return _BuilderLike(self, old)
+    def at(self, old: Instruction) -> ReplacementBuilder:
+        """A builder of what replaces ``old``, which appends here."""
+        return ReplacementBuilder(self, old)
 
     def append(self, new: Instruction) -> Instruction:
         """Append an existing instruction."""
@@ -47,20 +48,21 @@ class ComputationBuilder(HloBuilder):
         return self.add(Parameter(number=number), shape=shape)
 
     def computation(self, name: str, root: Instruction) -> Computation:
-        """The instructions appended so far, as a computation."""
-        return Computation(name, tuple(self._order), root)
+        """The instructions appended so far, as a computation whose name begins with ``name``."""
+        return Computation(self.context.computation_name(name), tuple(self._order), root)
 
 
-class _BuilderLike(HloBuilder):
-    """Appends to a computation under construction, with the metadata of one given instruction."""
+class ReplacementBuilder(HloBuilder):
+    """Makes the instructions that replace ``old`` in a computation under construction; they have its metadata."""
 
     def __init__(self, builder: ComputationBuilder, old: Instruction) -> None:
-        self._builder = builder
-        self._old = old
+        self.builder = builder
+        self.context = builder.context
+        self.old = old
 
     def add(self, op: Op, *operands: Instruction, shape: Shape | None = None) -> Instruction:
         """Append a new instruction."""
-        return self._builder.add(op, *operands, like=self._old, shape=shape)
+        return self.builder.add(op, *operands, like=self.old, shape=shape)
 
 
 class ComputationCloner(ComputationBuilder):
@@ -113,18 +115,17 @@ class StateCloner(ComputationCloner):
         self.state = self.append(
             Instruction(Parameter(number=0), (), state, self.old_state.name, annotations=annotations)
         )
-        self._context = context
 
     def finish(self, root: Instruction | None = None) -> Computation:
         """The new computation, under a name of its own; ``root`` is by default the clone of the old root."""
-        return self.build(root, name=self._context.computation_name(self._computation.name))
+        return self.build(root, name=self.context.computation_name(self._computation.name))
 
 
 def binary_computation(name: str, op: Op, kind: PrimitiveType, context: PassContext) -> Computation:
     """The computation of an operation on two numbers."""
     builder, scalar = ComputationBuilder(context), Shape(kind)
     root = builder.add(op, builder.parameter(0, scalar), builder.parameter(1, scalar))
-    return builder.computation(context.computation_name(name), root)
+    return builder.computation(name, root)
 
 
 class Fused(NamedTuple):

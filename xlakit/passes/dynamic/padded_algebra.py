@@ -109,7 +109,7 @@ class _PaddedFeatures(Features):
     """Builds a batch norm of a padded array."""
 
     def __init__(self, x: Padded, make: Padder) -> None:
-        super().__init__(make.old, x.shape, make.builder, make.context)
+        super().__init__(make, x.shape)
         self._x = x
         self._make = make
 
@@ -129,7 +129,7 @@ def batch_norm(old: Instruction, operands: Sequence[Padded], make: Padder) -> Pa
     """The batch norm, expanded to sums and counts of the valid elements."""
     x = operands[0]
     features = _PaddedFeatures(x, make)
-    value = batch_norm_of(old, [o.value for o in operands], features)
+    value = batch_norm_of([o.value for o in operands], features)
     if not old.shape.is_tuple:
         return array(value, x.dims)
     size = x.dims.get(features.feature)

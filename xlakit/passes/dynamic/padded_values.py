@@ -23,9 +23,7 @@ from xlakit.ir.operation import Op
 from xlakit.ops.control import Conditional
 from xlakit.ops.custom_call import CustomCall
 from xlakit.ops.movement import Concatenate
-from xlakit.passes.core.computation_builder import ComputationBuilder
-from xlakit.passes.core.framework import PassContext
-from xlakit.passes.core.hlo_builder import HloBuilder
+from xlakit.passes.core.computation_builder import ComputationBuilder, ReplacementBuilder
 from xlakit.passes.core.rules import opcodes_of
 
 # The index of an array in nested tuples, and one of its dimensions.
@@ -92,30 +90,18 @@ def bundle(value: Instruction, elements: Sequence[Mapping[int, Instruction]]) ->
     return Padded(value, {((i,), d): size for i, dims in enumerate(elements) for d, size in dims.items()})
 
 
-class Padder(HloBuilder):
+class Padder(ReplacementBuilder):
     """Makes the instructions that replace the instruction ``old``.
 
     made: the replacements of the instructions before it.
     """
 
-    def __init__(
-        self,
-        builder: ComputationBuilder,
-        context: PassContext,
-        old: Instruction,
-        made: Mapping[Instruction, Instruction],
-    ) -> None:
-        self.builder = builder
-        self.context = context
+    def __init__(self, builder: ComputationBuilder, old: Instruction, made: Mapping[Instruction, Instruction]) -> None:
+        super().__init__(builder, old)
         self._made = made
-        self.old = old
         self._numbers: dict[int, Instruction] = {}
 
     # -- instructions ----------------------------------------------------------------------------
-
-    def add(self, op: Op, *operands: Instruction, shape: Shape | None = None) -> Instruction:
-        """Append an instruction with the metadata of the old one."""
-        return self.builder.add(op, *operands, like=self.old, shape=shape)
 
     def at_bounds(self, operands: Sequence[Instruction], op: Op | None = None) -> Instruction:
         """The old instruction on other operands, with all its dimensions at their bounds."""
@@ -279,9 +265,9 @@ class Padder(HloBuilder):
 
         body: gives its root, from a padder that makes its instructions and from its parameters.
         """
-        inner = Padder(ComputationBuilder(self.context), self.context, self.old, {})
+        inner = Padder(ComputationBuilder(self.context), self.old, {})
         root = body(inner, *(inner.builder.parameter(number, shape) for number, shape in enumerate(shapes)))
-        return inner.builder.computation(self.context.computation_name(name), root)
+        return inner.builder.computation(name, root)
 
 
 class NoRuleError(Exception):

@@ -175,7 +175,7 @@ class _Computation:
         return _PaddedComputation(self._cloner.build(made, name=name), given)
 
     def _padder(self, old: Instruction) -> Padder:
-        return Padder(self._cloner, self._context, old, self._cloner.clones)
+        return Padder(self._cloner, old, self._cloner.clones)
 
     def _full(self, value: Padded, open_dims: frozenset[DynamicDimension], make: Padder) -> Instruction:
         """The value with zeros where an array that is declared static has fewer elements."""

@@ -47,7 +47,7 @@ class WhileElements(LoopPass):
         after: dict[Instruction, dict[int, Instruction]] = {}
         for old in computation.instructions:
             if old in plans:
-                after[old] = _append_loop(plans[old], cloner, context)
+                after[old] = _append_loop(plans[old], cloner)
                 continue
             whole = old.operands[0] if isinstance(old.op, GetTupleElement) else old
             number = element_read(old, whole)
@@ -172,7 +172,7 @@ def _values(loop: Loop, first: Sequence[int]) -> list[object]:
     return [i if g is None else names[g] for i, g in enumerate(given)]
 
 
-def _append_loop(plan: _Plan, cloner: ComputationCloner, context: PassContext) -> dict[int, Instruction]:
+def _append_loop(plan: _Plan, cloner: ComputationCloner) -> dict[int, Instruction]:
     """Append the new loop; gives the new instruction for each element of the old result that is read."""
     loop = plan.loop
     old = loop.instruction
@@ -183,7 +183,9 @@ def _append_loop(plan: _Plan, cloner: ComputationCloner, context: PassContext) -
     after = {n: before[n] for n in stays}
     if plan.kept:
         start = cloner.at(old).tuple(*(before[n] for n in plan.kept))
-        new = cloner.add(with_state(loop, State(start.shape, plan.replacements, plan.kept), context), start, like=old)
+        new = cloner.add(
+            with_state(loop, State(start.shape, plan.replacements, plan.kept), cloner.context), start, like=old
+        )
         for number in sorted(read - stays):
             replacement = plan.replacements[number]
             if isinstance(replacement, int):

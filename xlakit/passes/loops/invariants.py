@@ -72,7 +72,7 @@ class WhileInvariants(LoopPass):
         cloner = ComputationCloner(computation, context)
         for old in computation.instructions:
             if old in found:
-                _append_loop(*found[old], cloner, context, whole=-1 in read[old])
+                _append_loop(*found[old], cloner, whole=-1 in read[old])
             else:
                 cloner.clone(old)
         return cloner.build()
@@ -157,9 +157,7 @@ def _is_worth_it(instruction: Instruction, elements: int, loop: Loop) -> bool:
     return size <= sum(s.byte_size for i, s in enumerate(shapes) if elements >> i & 1)
 
 
-def _append_loop(
-    loop: Loop, moved: Sequence[Instruction], cloner: ComputationCloner, context: PassContext, *, whole: bool
-) -> None:
+def _append_loop(loop: Loop, moved: Sequence[Instruction], cloner: ComputationCloner, *, whole: bool) -> None:
     """Append the moved instructions before the loop, and the loop with their values as new, invariant elements.
 
     whole: whether the result of the loop is read as a whole, so that it must have its old elements only.
@@ -175,7 +173,7 @@ def _append_loop(
         elements=[*range(loop.count), *([None] * len(moved))],
         moved={instruction: loop.count + n for n, instruction in enumerate(moved)},
     )
-    new = cloner.add(with_state(loop, state, context), everything, like=old)
+    new = cloner.add(with_state(loop, state, cloner.context), everything, like=old)
     if whole:
         new = cloner.at(old).tuple(*(cloner.at(old).element(new, n) for n in range(loop.count)))
     cloner.substitute(old, new)

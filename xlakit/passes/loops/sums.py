@@ -244,7 +244,7 @@ def _rebuilt(
     for old in computation.instructions:
         source = old.operands[0] if isinstance(old.op, GetTupleElement) else None
         if old in found:
-            _loop(cloner, *found[old], context)
+            _loop(cloner, *found[old])
         elif source in found:
             _element(cloner, old, *found[source])
         else:
@@ -252,7 +252,7 @@ def _rebuilt(
     return cloner.build()
 
 
-def _loop(cloner: ComputationCloner, loop: Loop, sums: Sequence[_Sum], context: PassContext) -> None:
+def _loop(cloner: ComputationCloner, loop: Loop, sums: Sequence[_Sum]) -> None:
     """Append the loop without its sums; a new stack takes the number of the sum in the state."""
     old = loop.instruction
     iterations = trip_count(loop) or 0
@@ -268,7 +268,7 @@ def _loop(cloner: ComputationCloner, loop: Loop, sums: Sequence[_Sum], context: 
     if shapes != list(old.shape.tuple_shapes):
         start = cloner.at(start).tuple(*begin)
     shape = make_tuple_shape(shapes)
-    made = While(condition=_condition(loop, shape, context), body=_body(loop, sums, shape, context))
+    made = While(condition=_condition(loop, shape, cloner.context), body=_body(loop, sums, shape, cloner.context))
     cloner.substitute(old, cloner.append(old.replace(op=made, operands=[start], shape=shape)))
 
 

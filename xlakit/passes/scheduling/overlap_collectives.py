@@ -283,7 +283,7 @@ def _start(cloner: ComputationCloner, collective: Instruction, context: PassCont
     inner = ComputationBuilder(context)
     parameters = [inner.parameter(n, o.shape.without_layout()) for n, o in enumerate(collective.operands)]
     root = inner.append(collective.replace(operands=parameters))
-    called = inner.computation(context.computation_name("async_computation"), root)
+    called = inner.computation("async_computation", root)
     op = AsyncStart(calls=called)
     operands = [cloner.clones[o] for o in collective.operands]
     shape = op.result_shape([o.shape for o in operands], None)

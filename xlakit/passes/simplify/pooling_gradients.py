@@ -113,4 +113,4 @@ def _body(root: Instruction, selection: PaddedSelection, context: PassContext) -
     clones = {o: builder.parameter(n, o.shape) for n, o in enumerate(selection.operands)}
     for old in (*selection.inside, root):
         clones[old] = builder.add(old.op, *(clones[o] for o in old.operands), like=old, shape=old.shape)
-    return builder.computation(context.computation_name("padded_selection"), clones[root])
+    return builder.computation("padded_selection", clones[root])

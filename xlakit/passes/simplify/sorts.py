@@ -69,7 +69,7 @@ def _opposite(comparator: Computation, context: PassContext) -> Computation | No
     for each in post_order([comparator.root]):
         if each not in clones:
             clones[each] = builder.add(each.op, *(clones[o] for o in each.operands), shape=each.shape)
-    opposite = builder.computation(context.computation_name(comparator.name), clones[comparator.root])
+    opposite = builder.computation(comparator.name, clones[comparator.root])
     keys = recognize_order(comparator)
     if keys is None or recognize_order(opposite) != tuple(replace(k, descending=not k.descending) for k in keys):
         return None
@@ -272,7 +272,7 @@ def _comparator(sort: Instruction, operands: Sequence[int], negated: int | None,
     for each in post_order([old.root]):
         if each not in clones:
             clones[each] = builder.add(each.op, *(clones[o] for o in each.operands), shape=each.shape)
-    return builder.computation(context.computation_name(old.name), clones[old.root])
+    return builder.computation(old.name, clones[old.root])
 
 
 class _Cutting(ComputationCloner):
@@ -281,7 +281,6 @@ class _Cutting(ComputationCloner):
     def __init__(self, computation: Computation, cuts: Mapping[Instruction, _SortCut], context: PassContext) -> None:
         super().__init__(computation, context)
         self._old = computation
-        self._context = context
         self._cuts = cuts
 
     def result(self) -> Computation:
@@ -308,7 +307,7 @@ class _Cutting(ComputationCloner):
             if not is_index(operand, dimension):
                 source = operand.operands[0] if number == cut.negated else operand
                 sources[number] = self._permuted(self.clones[source], rows_last)
-        calls = _body(cut, sources, self._context)
+        calls = _body(cut, sources, self.context)
         fusion = self.add(
             Fusion(kind=FusionKind.OUTPUT, calls=calls), *sources.values(), like=sort, shape=calls.root.shape
         )
@@ -360,4 +359,4 @@ def _body(cut: _SortCut, sources: Mapping[int, Instruction], context: PassContex
         whole = builder.element(sort, cut.operands.index(number)) if sort.shape.is_tuple else sort
         few.append(builder.slice(whole, ranges))
     root = few[0] if len(few) == 1 else builder.tuple(*few)
-    return builder.computation(context.computation_name("partial_sort"), root)
+    return builder.computation("partial_sort", root)

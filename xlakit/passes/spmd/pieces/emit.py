@@ -53,7 +53,6 @@ class Emitter(ComputationBuilder):
 
     def __init__(self, context: PassContext, channels: Channels) -> None:
         super().__init__(context)
-        self.context = context
         self.channels = channels
         self._numbers: dict[tuple[int, ...], Instruction] = {}
         # Collectives that the partitioner has added, which are dropped if unused.

@@ -114,7 +114,7 @@ def _in_stages(s: Splitter) -> Value | None:
     else:
         there = make.full(True, arrays[0].shape.with_element_type(PrimitiveType.PRED))
         no = make.scalar(False, PrimitiveType.PRED)
-        flagged = dataclasses.replace(op, to_apply=selective(op.to_apply, Padder(make, make.context, old, {})))
+        flagged = dataclasses.replace(op, to_apply=selective(op.to_apply, Padder(make, old, {})))
         found = _reduced(
             make, old, flagged, [*arrays, halos[0].padding_filled(there, no) if odd else there, *inits, no]
         )[:count]
