@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Sequence
 
 from xlakit.cpu.kernels.c_call import is_ffi_call, is_plain, lies_major_to_minor, operand_shapes
 from xlakit.data.layout import Layout
-from xlakit.data.shape import Shape, make_tuple_shape
+from xlakit.data.shape import Shape
 from xlakit.execution.calls.lapack import batch_rank, transposed_target
 from xlakit.ir.instruction import Computation, Instruction
 from xlakit.ir.operation import Op
@@ -91,12 +91,14 @@ def _order(shape: Shape) -> tuple[int, ...]:
 
 def shape_in_memory(shape: Shape) -> Shape:
     """The row-major shape whose elements are in the same order in memory as those of ``shape`` with its layout."""
-    if shape.is_tuple:
-        return make_tuple_shape([shape_in_memory(s) for s in shape.tuple_shapes])
-    if not shape.is_array:
-        return shape
-    sizes = tuple(shape.dimensions[d] for d in _order(shape))
-    return shape.without_layout().with_dimensions(sizes).with_default_layout()
+
+    def in_memory(leaf: Shape) -> Shape:
+        if not leaf.is_array:
+            return leaf
+        sizes = tuple(leaf.dimensions[d] for d in _order(leaf))
+        return leaf.without_layout().with_dimensions(sizes).with_default_layout()
+
+    return shape.with_leaves(in_memory)
 
 
 def to_memory(value: Instruction, shape: Shape, like: Instruction, cloner: ComputationCloner) -> Instruction:

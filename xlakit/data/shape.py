@@ -265,6 +265,10 @@ class Shape:
             return self if self.layout == layout else replace(self, layout=layout)
         return replace(self, tuple_shapes=tuple(s.with_default_layout() for s in self.tuple_shapes))
 
+    def with_implied_layouts(self) -> Shape:
+        """The same shape, every array in it that has no layout laid out major to minor."""
+        return self.with_leaves(lambda leaf: leaf if leaf.layout or not leaf.is_array else leaf.with_default_layout())
+
     def without_layout(self) -> Shape:
         """The same shape without layouts, those of tuple elements included."""
         if self.layout is not None:

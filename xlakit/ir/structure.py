@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from xlakit.data.layout import Layout
-from xlakit.data.shape import ProgramShape, Shape, make_tuple_shape
+from xlakit.data.shape import ProgramShape
 from xlakit.ir.operation import Kind, Op
 
 if TYPE_CHECKING:
@@ -47,7 +46,7 @@ def _instruction(
     annotations = instruction.annotations
     return (
         _operation(instruction.op, numbers),
-        _laid_out(instruction.shape),
+        instruction.shape.with_implied_layouts(),
         tuple(indices[operand] for operand in instruction.operands),
         frozenset(indices[before] for before in instruction.control_predecessors),
         annotations.sharding,
@@ -71,13 +70,4 @@ def _attribute(value: Any, kind: Kind, numbers: Mapping[Computation, int]) -> An
 
 
 def _program(program: ProgramShape) -> Structure:
-    return tuple(map(_laid_out, program.parameters)), _laid_out(program.result)
-
-
-def _laid_out(shape: Shape) -> Shape:
-    """The shape with a major to minor layout in each array that has none."""
-    if shape.is_tuple:
-        return make_tuple_shape([_laid_out(s) for s in shape.tuple_shapes])
-    if shape.is_array and shape.layout is None:
-        return shape.with_layout(Layout.default(shape.rank))
-    return shape
+    return tuple(p.with_implied_layouts() for p in program.parameters), program.result.with_implied_layouts()

@@ -15,7 +15,7 @@ import numpy as np
 
 from xlakit.data.literal import Array
 from xlakit.data.nesting import nested
-from xlakit.data.shape import ProgramShape, Shape, make_tuple_shape
+from xlakit.data.shape import ProgramShape, Shape
 from xlakit.errors import ArgumentError, ExecutionError
 from xlakit.execution.executable import Executable
 from xlakit.ir.attributes import Sharding
@@ -242,15 +242,13 @@ def _whole_shape(shape: Shape, leaves: Sequence[_Parts]) -> Shape:
     remaining = iter(leaves)
 
     def whole_shape_of(part: Shape) -> Shape:
-        if part.is_tuple:
-            return make_tuple_shape([whole_shape_of(s) for s in part.tuple_shapes])
         splits, _ = next(remaining)
         if splits is None or not part.is_array:
             return part
         sizes = tuple(size * parts(split) for size, split in zip(part.dimensions, splits, strict=True))
         return replace(part.without_layout(), dimensions=sizes)
 
-    return whole_shape_of(shape)
+    return shape.with_leaves(whole_shape_of)
 
 
 # -- values ------------------------------------------------------------------------------------------

@@ -144,9 +144,7 @@ def _stays(instruction: Instruction) -> bool:
 
 
 def _elements(shape: Shape) -> int:
-    if shape.is_tuple:
-        return sum(_elements(part) for part in shape.tuple_shapes)
-    return math.prod(shape.dimensions) if shape.is_array else 0
+    return sum(math.prod(x.dimensions) for _, x in shape.leaves() if x.is_array)
 
 
 def _size(shape: Shape) -> float:

@@ -64,7 +64,7 @@ class Shape(ComparedWrapper[OurShape]):
     def __init__(self, text: str, /) -> None:
         from xlakit.formats.hlo_text import parse_shape
 
-        self.wrapped = laid_out(parse_shape(text))
+        self.wrapped = parse_shape(text).with_implied_layouts()
 
     @staticmethod
     @with_status
@@ -187,7 +187,7 @@ class Shape(ComparedWrapper[OurShape]):
         if self.wrapped.is_tuple:
             # A tuple has no layout: as in jaxlib, all of its arrays get the default.
             return Shape.of(self.wrapped.with_leaves(lambda x: x.with_default_layout() if x.is_array else x))
-        return Shape.of(laid_out(self.wrapped))
+        return Shape.of(self.wrapped.with_implied_layouts())
 
     def __repr__(self) -> str:
         return str(self.wrapped)
@@ -204,11 +204,6 @@ class Shape(ComparedWrapper[OurShape]):
                 f"dimension {dimension} is out of range for {self.wrapped}", hint=f"give 0 to {self.rank() - 1}"
             )
         return dimension
-
-
-def laid_out(shape: OurShape) -> OurShape:
-    """A shape with the default layout for each array that has none."""
-    return shape.with_leaves(lambda leaf: leaf if leaf.layout or not leaf.is_array else leaf.with_default_layout())
 
 
 def _kind(kind: object) -> OurPrimitiveType:
@@ -265,11 +260,11 @@ class ProgramShape(Wrapper[OurProgramShape]):
 
     def parameter_shapes(self) -> list[Shape]:
         """The shapes of the parameters."""
-        return [Shape.of(laid_out(shape)) for shape in self.wrapped.parameters]
+        return [Shape.of(shape.with_implied_layouts()) for shape in self.wrapped.parameters]
 
     def result_shape(self) -> Shape:
         """The shape of the result."""
-        return Shape.of(laid_out(self.wrapped.result))
+        return Shape.of(self.wrapped.result.with_implied_layouts())
 
     def __repr__(self) -> str:
         names = self.wrapped.parameter_names or ("(unknown)",) * len(self.wrapped.parameters)

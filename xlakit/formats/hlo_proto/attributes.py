@@ -70,6 +70,10 @@ class _Slot:
         return instruction
 
 
+# The reader and the writer of an attribute.
+_Codec = tuple[Callable[[Any, _Slot], Any], Callable[[Any, _Slot, Any], None]]
+
+
 @cache
 def _slots(cls: type[Op]) -> tuple[_Slot, ...]:
     return tuple(_slot(cls, spec) for spec in cls.attributes if spec.proto and spec.kind not in _COMPUTATIONS)
@@ -96,7 +100,7 @@ def read_operation(cls: type[Op], instruction: Any, operands: Sequence[Shape], c
     for slot in slots:
         try:
             holder = slot.holder(instruction)
-            value = _OMITTED if holder is None else _READERS[slot.spec.kind](holder, slot)
+            value: Any = _OMITTED if holder is None else _READERS[slot.spec.kind](holder, slot)
             if slot.spec.kind is Kind.INT64_LIST_LIST and value is not _OMITTED:
                 value = _regrouped(value, operands)
         except XlakitError as error:
@@ -258,9 +262,7 @@ def _check_grouping(lists: Sequence[Sequence[int]], name: str, operands: Sequenc
 # -- messages ------------------------------------------------------------------------------------
 
 
-def _message(
-    read: Callable[[Any], Any], write: Callable[[Any, Any], None]
-) -> tuple[Callable[[Any, _Slot], Any], Callable[[Any, _Slot, Any], None]]:
+def _message(read: Callable[[Any], Any], write: Callable[[Any, Any], None]) -> _Codec:
     """A reader and a writer of one message, or of a list of them where the field is repeated."""
 
     def reader(holder: Any, slot: _Slot) -> Any:
@@ -300,27 +302,23 @@ def _fields_codec(cls: type[Any]) -> tuple[Callable[[Any], Any], Callable[[Any, 
     return read, write
 
 
-_read_window_dimension, _write_window_dimension = _fields_codec(WindowDimension)
-_read_padding_dimension, _write_padding_dimension = _fields_codec(PaddingDimension)
+def _dimensions_codec(
+    cls: type[Any], whole: Callable[[tuple[Any, ...]], Any], dimensions_of: Callable[[Any], Iterable[Any]]
+) -> tuple[Callable[[Any], Any], Callable[[Any, Any], None]]:
+    """The reader and the writer of a message that has another one, of ``cls``, for each dimension of an array."""
+    read_one, write_one = _fields_codec(cls)
+
+    def read(proto: Any) -> Any:
+        return whole(tuple(read_one(d) for d in proto.dimensions))
+
+    def write(value: Any, proto: Any) -> None:
+        for dimension in dimensions_of(value):
+            write_one(dimension, proto.dimensions.add())
+
+    return read, write
+
+
 _read_sparsity_side, _write_sparsity_side = _fields_codec(SparsitySide)
-
-
-def _read_window(proto: Any) -> Window:
-    return Window(tuple(_read_window_dimension(d) for d in proto.dimensions))
-
-
-def _write_window(window: Window, proto: Any) -> None:
-    for dimension in window.dimensions:
-        _write_window_dimension(dimension, proto.dimensions.add())
-
-
-def _read_padding(proto: Any) -> tuple[PaddingDimension, ...]:
-    return tuple(_read_padding_dimension(d) for d in proto.dimensions)
-
-
-def _write_padding(padding: Iterable[PaddingDimension], proto: Any) -> None:
-    for dimension in padding:
-        _write_padding_dimension(dimension, proto.dimensions.add())
 
 
 def _read_aliasing(proto: Any) -> OutputOperandAliasing:
@@ -398,17 +396,10 @@ def _write_domain(holder: Any, slot: _Slot, value: tuple[Sharding | None, Shardi
         write_sharding(exit, holder.domain_entry_sharding)
 
 
-def _read_groups(holder: Any, slot: _Slot) -> Any:
-    return read_replica_groups(holder)
-
-
-def _write_groups(holder: Any, slot: _Slot, value: Any) -> None:
-    write_replica_groups(value, holder)
-
-
 _SCALAR = (_read_scalar, _write_scalar)
+_GROUPS: _Codec = (lambda holder, _: read_replica_groups(holder), lambda holder, _, v: write_replica_groups(v, holder))
 
-_CODECS: Mapping[Kind, tuple[Callable[[Any, _Slot], Any], Callable[[Any, _Slot, Any], None]]] = {
+_CODECS: Mapping[Kind, _Codec] = {
     Kind.BOOL: _SCALAR,
     Kind.INT64: _SCALAR,
     Kind.FLOAT: _SCALAR,
@@ -419,11 +410,11 @@ _CODECS: Mapping[Kind, tuple[Callable[[Any, _Slot], Any], Callable[[Any, _Slot, 
     Kind.ENUM: (_read_enum, _write_enum),
     Kind.PRECISION_LIST: (_read_precisions, _write_precisions),
     Kind.LITERAL: _message(read_literal, write_literal),
-    Kind.WINDOW: _message(_read_window, _write_window),
+    Kind.WINDOW: _message(*_dimensions_codec(WindowDimension, Window, lambda window: window.dimensions)),
     Kind.CONVOLUTION_DIMENSION_NUMBERS: _message(*_fields_codec(ConvolutionDimensionNumbers)),
-    Kind.PADDING_CONFIG: _message(_read_padding, _write_padding),
+    Kind.PADDING_CONFIG: _message(*_dimensions_codec(PaddingDimension, tuple, tuple)),
     Kind.SLICE_RANGES: _message(*_fields_codec(SliceDimension)),
-    Kind.REPLICA_GROUPS: (_read_groups, _write_groups),
+    Kind.REPLICA_GROUPS: _GROUPS,
     Kind.SOURCE_TARGET_PAIRS: _message(_read_pair, _write_pair),
     Kind.SHAPE: _message(read_shape, write_shape),
     Kind.SHAPE_LIST: (_read_constraints, _write_constraints),
@@ -432,5 +423,5 @@ _CODECS: Mapping[Kind, tuple[Callable[[Any, _Slot], Any], Callable[[Any, _Slot, 
     Kind.RESULT_ACCURACY: _message(_read_accuracy, _write_accuracy),
     Kind.SPARSITY_CONFIG: _message(_read_sparsity, _write_sparsity),
 }
-_READERS = {kind: codec[0] for kind, codec in _CODECS.items()}
+_READERS: Mapping[Kind, Callable[[Any, _Slot], Any]] = {kind: codec[0] for kind, codec in _CODECS.items()}
 _WRITERS = {kind: codec[1] for kind, codec in _CODECS.items()}

@@ -10,7 +10,7 @@ import numpy as np
 from xlakit.data.literal import Literal
 from xlakit.data.primitive import PrimitiveType
 from xlakit.data.shape import Shape
-from xlakit.ir.attributes import SliceDimension, SparsitySide
+from xlakit.ir.attributes import SparsitySide
 from xlakit.ir.instruction import Instruction
 from xlakit.ops.convolution import Convolution
 from xlakit.ops.gather import Gather
@@ -31,15 +31,9 @@ def shuffle(operands: Sequence[Instruction], make: ReplacementBuilder) -> Instru
     for dimension, shift in zip(op.dimensions, op.shifts, strict=True):
         size = array.shape.dimensions[dimension]
         if size and shift % size:
-            parts = [_part(array, dimension, a, b, make) for a, b in ((shift % size, size), (0, shift % size))]
+            parts = [make.part(array, dimension, a, b) for a, b in ((shift % size, size), (0, shift % size))]
             array = make.add(Concatenate(dimension=dimension), *parts)
     return array
-
-
-def _part(array: Instruction, dimension: int, start: int, limit: int, make: ReplacementBuilder) -> Instruction:
-    ranges = [SliceDimension(0, size) for size in array.shape.dimensions]
-    ranges[dimension] = SliceDimension(start, limit)
-    return make.slice(array, ranges)
 
 
 def _permuted(op: Shuffle, indices: Literal, array: Instruction, make: ReplacementBuilder) -> Instruction:

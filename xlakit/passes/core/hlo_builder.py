@@ -86,6 +86,12 @@ class HloBuilder(ABC):
             return operand
         return self.add(Slice(slice=tuple(ranges)), operand)
 
+    def part(self, operand: Instruction, dimension: int, start: int, limit: int) -> Instruction:
+        """The elements of an array from ``start`` to ``limit`` along one dimension."""
+        ranges = [SliceDimension(0, size) for size in operand.shape.dimensions]
+        ranges[dimension] = SliceDimension(start, limit)
+        return self.slice(operand, ranges)
+
     def convert(self, operand: Instruction, kind: PrimitiveType) -> Instruction:
         """The operand converted to another element type."""
         if operand.shape.element_type is kind:

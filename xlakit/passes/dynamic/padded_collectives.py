@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 
 from xlakit.data.primitive import PrimitiveType
 from xlakit.data.shape import Shape, make_tuple_shape
-from xlakit.ir.attributes import SliceDimension
 from xlakit.ir.instruction import Instruction
 from xlakit.ops.communication.collective import Collective
 from xlakit.ops.communication.collective_moves import AllToAll
@@ -164,6 +163,4 @@ def _members(operands: Sequence[Padded], shapes: Sequence[Shape], along: int) ->
 def _part(x: Instruction, along: int, number: int, count: int, make: Padder) -> Instruction:
     """One of ``count`` equal parts of an array."""
     length = x.shape.dimensions[along] // count
-    ranges = [SliceDimension(0, n) for n in x.shape.dimensions]
-    ranges[along] = SliceDimension(number * length, (number + 1) * length)
-    return make.slice(x, ranges)
+    return make.part(x, along, number * length, (number + 1) * length)

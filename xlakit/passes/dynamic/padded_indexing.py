@@ -6,7 +6,6 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 
 from xlakit.data.primitive import PrimitiveType
-from xlakit.ir.attributes import SliceDimension
 from xlakit.ir.instruction import Instruction
 from xlakit.ops.gather import Gather
 from xlakit.ops.movement import Concatenate
@@ -141,7 +140,8 @@ def _all_starts(op: Scatter, vectors: Instruction, rank: int, make: Padder) -> I
     parts: list[Instruction] = []
     for d in range(rank):
         if d in op.scatter_dims_to_operand_dims:
-            parts.append(_component(vectors, op.scatter_dims_to_operand_dims.index(d), make))
+            number = op.scatter_dims_to_operand_dims.index(d)
+            parts.append(make.part(vectors, len(sizes) - 1, number, number + 1))
         elif d in along:
             parts.append(make.positions(sizes, along[d]))
         else:
@@ -149,12 +149,6 @@ def _all_starts(op: Scatter, vectors: Instruction, rank: int, make: Padder) -> I
     if not parts:
         return make.broadcast(make.number(0), (*sizes[:-1], 0))
     return parts[0] if rank == 1 else make.add(Concatenate(dimension=len(sizes) - 1), *parts)
-
-
-def _component(vectors: Instruction, number: int, make: Padder) -> Instruction:
-    sizes = vectors.shape.dimensions
-    parts = [SliceDimension(0, n) for n in sizes[:-1]]
-    return make.slice(vectors, (*parts, SliceDimension(number, number + 1)))
 
 
 def _outside(
@@ -179,7 +173,7 @@ def _outside(
     bounds = arrays[0].shape.dimensions
     for d, extent in extents.items():
         if all_dimensions or d in sizes:
-            start = make.reshape(_component(starts, d, make), batch_sizes)
+            start = make.reshape(make.part(starts, len(batch_sizes), d, d + 1), batch_sizes)
             last_start = make.instruction(make.minus(sizes.get(d, bounds[d]), extent))
             beyond = make.compare(start, make.broadcast(last_start, batch_sizes), "GT")
             before = make.compare(start, make.broadcast(make.number(0), batch_sizes), "LT")

@@ -100,8 +100,9 @@ def _called_where(
     def skip(inner: Padder, x: Instruction) -> Instruction:
         return inner.tuple(*inner.elements(x)[count:])
 
-    branches = tuple(make.function(f"{computation.name}_{b.__name__}", [given.shape], b) for b in (run, skip))
-    return make.elements(make.add(Conditional(branch_computations=branches), test, given, given))
+    called = make.function(f"{computation.name}_run", [given.shape], run)
+    skipped = make.function(f"{computation.name}_skip", [given.shape], skip)
+    return make.elements(make.add(Conditional(branch_computations=(called, skipped)), test, given, given))
 
 
 # -- reductions ----------------------------------------------------------------------------------------

@@ -95,17 +95,11 @@ def update_of_known_start(x: Instruction, make: Rewriter) -> Instruction | None:
         return None
     start, end = starts[dimension], starts[dimension] + sizes[dimension]
     pieces = [
-        _part(operand, dimension, 0, start, make),
+        make.part(operand, dimension, 0, start),
         update,
-        _part(operand, dimension, end, bounds[dimension], make),
+        make.part(operand, dimension, end, bounds[dimension]),
     ]
     return make.add(Concatenate(dimension=dimension), *[p for p in pieces if p.shape.dimensions[dimension]])
-
-
-def _part(x: Instruction, dimension: int, start: int, limit: int, make: Rewriter) -> Instruction:
-    ranges = [SliceDimension(0, size) for size in x.shape.dimensions]
-    ranges[dimension] = SliceDimension(start, limit)
-    return make.slice(x, ranges)
 
 
 @_rule("dynamic-update-slice")

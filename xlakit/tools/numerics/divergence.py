@@ -24,7 +24,6 @@ from typing import Any
 import numpy as np
 
 from xlakit.data.primitive import PrimitiveType
-from xlakit.data.shape import Shape
 from xlakit.errors import Location
 from xlakit.ir.instruction import Computation, Instruction
 from xlakit.ir.operation import TOKEN, Array
@@ -433,13 +432,7 @@ def _largest(array: Array) -> float:
 def _is_shown(instruction: Instruction) -> bool:
     """Whether the value can be a result whose comparison is conclusive."""
     is_given = isinstance(instruction.op, (Parameter, Constant, Tuple, GetTupleElement, AsyncUpdate, Start))
-    return not is_given and _has_arrays_only(instruction.shape)
-
-
-def _has_arrays_only(shape: Shape) -> bool:
-    if shape.is_tuple:
-        return all(map(_has_arrays_only, shape.tuple_shapes))
-    return shape.is_array
+    return not is_given and all(leaf.is_array for _, leaf in instruction.shape.leaves())
 
 
 def _operand(operand: Instruction, values: dict[Instruction, Any], arguments: Sequence[Any]) -> Any:

@@ -6,7 +6,7 @@ import threading
 
 from xlakit.data.literal import Literal
 from xlakit.data.primitive import PrimitiveType
-from xlakit.data.shape import Shape, make_tuple_shape
+from xlakit.data.shape import Shape
 from xlakit.ir.instruction import Computation, Instruction
 from xlakit.ir.operation import Op
 from xlakit.ops.data import Constant
@@ -58,9 +58,7 @@ def _literal(literal: Literal) -> Literal:
 
 def promoted_shape(shape: Shape) -> Shape:
     """The shape with promoted element types."""
-    if shape.is_tuple:
-        return make_tuple_shape([promoted_shape(s) for s in shape.tuple_shapes])
-    return shape.with_element_type(promoted_type(shape.element_type)) if shape.is_array else shape
+    return shape.with_leaves(lambda x: x.with_element_type(promoted_type(x.element_type)) if x.is_array else x)
 
 
 def promoted_type(kind: PrimitiveType) -> PrimitiveType:

@@ -19,6 +19,7 @@ import numpy as np
 
 from xlakit.arguments import converting
 from xlakit.data.primitive import PrimitiveType
+from xlakit.data.shape import Shape
 from xlakit.data.text_table import aligned
 from xlakit.errors import ArgumentError
 from xlakit.execution.options import ExecutionOptions
@@ -194,10 +195,8 @@ def _output_name(index: tuple[int, ...], device: int, count: int) -> str:
     return f"device {device}: {name}" if count > 1 else name
 
 
-def _is_narrow(shape: Any) -> bool:
-    if shape.is_tuple:
-        return any(map(_is_narrow, shape.tuple_shapes))
-    return bool(shape.is_array and promoted_type(shape.element_type) is not shape.element_type)
+def _is_narrow(shape: Shape) -> bool:
+    return any(x.is_array and promoted_type(x.element_type) is not x.element_type for _, x in shape.leaves())
 
 
 def _join(row: ShadowRow, other: ShadowRow) -> None:

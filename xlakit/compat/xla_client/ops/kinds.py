@@ -13,7 +13,7 @@ from xlakit.compat.xla_client.binding import fields_of, member_of
 from xlakit.compat.xla_client.computation import XlaBuilder, XlaComputation, XlaOp
 from xlakit.compat.xla_client.enums import CustomCallApiVersion, PrimitiveType, TriangularSolveOptions_Transpose
 from xlakit.compat.xla_client.ops.operations import Kind
-from xlakit.compat.xla_client.shapes import Shape, laid_out
+from xlakit.compat.xla_client.shapes import Shape
 from xlakit.data.literal import Literal
 from xlakit.errors import ArgumentError, UnsupportedError
 from xlakit.ir.attributes import ConvolutionDimensionNumbers, OutputOperandAliasing, PaddingDimension, ResultAccuracy
@@ -128,8 +128,8 @@ Computation = Kind("Computation", XlaComputation)
 OptionalComputation = Kind("Computation | None", XlaComputation | None, default=None)
 Computations = Kind("Computations", Sequence[XlaComputation], list)
 ShapeOf = Kind("Shape", Shape)
-LaidOut = Kind("Shape", Shape, laid_out)
-LaidOuts = Kind("Shapes", Sequence[Shape], lambda shapes: [laid_out(shape) for shape in shapes])
+LaidOut = Kind("Shape", Shape, lambda shape: shape.with_implied_layouts())
+LaidOuts = Kind("Shapes", Sequence[Shape], lambda shapes: [shape.with_implied_layouts() for shape in shapes])
 Type = Kind("PrimitiveType", PrimitiveType)
 OptionalType = Kind("PrimitiveType | None", PrimitiveType | None, default=None)
 

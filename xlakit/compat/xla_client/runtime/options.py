@@ -107,6 +107,18 @@ class ExecutableBuildOptions(_Options):
         return f"ExecutableBuildOptions{{device_ordinal=-1, result_layout={layout}, num_replicas={self.num_replicas}}}"
 
 
+def _of_build(name: str, doc: str) -> Any:
+    """A property of CompileOptions that is an attribute of its build options."""
+
+    def get(options: CompileOptions) -> Any:
+        return getattr(options.executable_build_options, name)
+
+    def set(options: CompileOptions, value: Any) -> None:
+        setattr(options.executable_build_options, name, value)
+
+    return property(get, set, doc=doc)
+
+
 @dataclass(slots=True, eq=False)
 class CompileOptions(_Options):
     """Options of :meth:`Client.compile`."""
@@ -127,32 +139,9 @@ class CompileOptions(_Options):
     def tuple_arguments(self, value: bool) -> None:
         self.parameter_is_tupled_arguments = value
 
-    @property
-    def num_replicas(self) -> int:
-        """How many replicas run the program."""
-        return self.executable_build_options.num_replicas
-
-    @num_replicas.setter
-    def num_replicas(self, value: int) -> None:
-        self.executable_build_options.num_replicas = value
-
-    @property
-    def num_partitions(self) -> int:
-        """How many partitions run the program."""
-        return self.executable_build_options.num_partitions
-
-    @num_partitions.setter
-    def num_partitions(self, value: int) -> None:
-        self.executable_build_options.num_partitions = value
-
-    @property
-    def device_assignment(self) -> DeviceAssignment | None:
-        """The devices that run the program; None for the first ones."""
-        return self.executable_build_options.device_assignment
-
-    @device_assignment.setter
-    def device_assignment(self, value: DeviceAssignment | None) -> None:
-        self.executable_build_options.device_assignment = value
+    num_replicas = _of_build("num_replicas", "How many replicas run the program.")
+    num_partitions = _of_build("num_partitions", "How many partitions run the program.")
+    device_assignment = _of_build("device_assignment", "The devices that run the program; None for the first ones.")
 
     def SerializeAsString(self) -> bytes:
         """A serialized CompileOptionsProto, for :meth:`ParseFromString` and for jaxlib's."""

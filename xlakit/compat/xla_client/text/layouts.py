@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from xlakit.compat.xla_client.shapes import laid_out
 from xlakit.compat.xla_client.text.numbering import rebuilt
 from xlakit.data.layout import Layout
 from xlakit.data.shape import Shape, make_tuple_shape
@@ -68,10 +67,10 @@ def _shape(i: Instruction, operands: Sequence[Shape], roots: _Roots) -> Shape:
         return i.shape.with_layout(Layout(tuple(i.op.dimensions.index(d) for d in order)))
     source = _source(i)
     if source is None:
-        return laid_out(i.shape)
+        return i.shape.with_implied_layouts()
     if isinstance(i.op, Elementwise) and len(operands) == 2 and _is_number(i.operands[1]):
         # XLA makes a new shape for an operation on an array and a number, which has the default layout.
-        return laid_out(i.shape.without_layout())
+        return i.shape.without_layout().with_implied_layouts()
     return _like(i.shape, operands[source])
 
 
@@ -95,4 +94,4 @@ def _like(shape: Shape, other: Shape) -> Shape:
         return make_tuple_shape(list(map(_like, shape.tuple_shapes, other.tuple_shapes)))
     if shape.is_array and other.is_array and shape.dimensions == other.dimensions:
         return shape.with_layout(Layout(other.layout_or_default.minor_to_major))
-    return laid_out(shape)
+    return shape.with_implied_layouts()

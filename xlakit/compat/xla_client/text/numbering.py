@@ -14,7 +14,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import count
 
-from xlakit.compat.xla_client.shapes import laid_out
 from xlakit.data.primitive import PrimitiveType
 from xlakit.ir.attributes import AliasEntry
 from xlakit.ir.instruction import Computation, HloModule, Instruction, computations_callees_first, post_order
@@ -123,9 +122,9 @@ def compiled_module(module: HloModule) -> HloModule:
     """A module of the compiler as XLA's are: scheduled in the order that it has, every array with its layout."""
     layout = module.entry_computation_layout
     if layout is not None:
-        parameters = tuple(laid_out(parameter) for parameter in layout.parameters)
-        layout = replace(layout, parameters=parameters, result=laid_out(layout.result))
-    made = rebuilt(module, lambda i: i.replace(shape=laid_out(i.shape)))
+        parameters = tuple(parameter.with_implied_layouts() for parameter in layout.parameters)
+        layout = replace(layout, parameters=parameters, result=layout.result.with_implied_layouts())
+    made = rebuilt(module, lambda i: i.replace(shape=i.shape.with_implied_layouts()))
     return made.replace(entry_computation_layout=layout, is_scheduled=True)
 
 
