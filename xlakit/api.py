@@ -166,5 +166,5 @@ def _of_a_partition(module: HloModule, replicas: int | None, partitions: int | N
 
 
 def _has_dynamic_dimensions(module: HloModule) -> bool:
-    shapes = (i.shape for computation in module.computations for i in computation.instructions)
+    shapes = (i.shape for i in module.instructions)
     return any(shape.is_dynamic for shape in shapes)

@@ -38,8 +38,7 @@ def _channel_ends(module: HloModule) -> frozenset[End]:
     """The channel ends by which a program communicates with other programs."""
     return frozenset(
         (instruction.op.channel_id, isinstance(instruction.op, Send))
-        for computation in module.computations
-        for instruction in computation.instructions
+        for instruction in module.instructions
         if isinstance(instruction.op, (Send, Recv)) and not instruction.op.is_host_transfer
     )
 

@@ -79,22 +79,21 @@ def compile_module(
 
 def _check_instructions(module: HloModule, calls: CustomCalls, *, with_elided: bool) -> None:
     limit = memory_limit()
-    for computation in module.computations:
-        for instruction in computation.instructions:
-            try:
-                needed = _bytes_of(instruction.shape)
-                if needed > limit:
-                    raise ResourceError(
-                        f"needs {needed:,} bytes, the limit is {limit:,}",
-                        hint="the environment variable XLAKIT_MEMORY_LIMIT sets the limit, in bytes",
-                    )
-                if isinstance(instruction.op, CustomCall):
-                    calls.check(instruction)
-                if isinstance(instruction.op, ElidedConstant) and not with_elided:
-                    raise elided_error()
-                check_packed(instruction.op, [o.shape for o in instruction.operands])
-            except (LiteralError, ResourceError, ShapeError, UnsupportedError) as error:
-                raise located(error, module, instruction) from None
+    for instruction in module.instructions:
+        try:
+            needed = _bytes_of(instruction.shape)
+            if needed > limit:
+                raise ResourceError(
+                    f"needs {needed:,} bytes, the limit is {limit:,}",
+                    hint="the environment variable XLAKIT_MEMORY_LIMIT sets the limit, in bytes",
+                )
+            if isinstance(instruction.op, CustomCall):
+                calls.check(instruction)
+            if isinstance(instruction.op, ElidedConstant) and not with_elided:
+                raise elided_error()
+            check_packed(instruction.op, [o.shape for o in instruction.operands])
+        except (LiteralError, ResourceError, ShapeError, UnsupportedError) as error:
+            raise located(error, module, instruction) from None
 
 
 def _bytes_of(shape: Shape) -> int:

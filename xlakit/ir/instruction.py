@@ -291,6 +291,11 @@ class HloModule(Immutable):
         """The shapes of arguments and result, with the entry layout if there is one."""
         return self.entry_computation_layout or self.entry.program_shape
 
+    @property
+    def instructions(self) -> tuple[Instruction, ...]:
+        """The instructions of all computations, those of called ones first."""
+        return tuple([i for c in self.computations for i in c.instructions])
+
     def instruction_count(self) -> int:
         """The number of instructions of all computations."""
         return sum(len(c.instructions) for c in self.computations)

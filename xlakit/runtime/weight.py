@@ -18,10 +18,9 @@ _BYTE = 0.125
 
 def is_light(module: HloModule) -> bool:
     """Whether a program costs less than handing it to another thread; False if it has a loop of unknown length."""
-    instructions = [i for computation in module.computations for i in computation.instructions]
-    if len(instructions) > _MOST_INSTRUCTIONS:
+    if module.instruction_count() > _MOST_INSTRUCTIONS:
         return False
-    for instruction in instructions:
+    for instruction in module.instructions:
         if isinstance(instruction.op, While):
             loop = loop_of(instruction)
             if loop is None or trip_count(loop) is None:

@@ -22,7 +22,7 @@ def module_parts(
     """
     # Hints that are identities on one partition become collectives when the program is partitioned.
     safe = {"TopK", *(HINTS if num_partitions == 1 else ()), *lapack_calls}
-    named = any(_may_be_named(i, safe) for c in module.computations for i in c.instructions)
+    named = any(_may_be_named(i, safe) for i in module.instructions)
     return _ModuleText(module, named=named).parts()
 
 

@@ -56,10 +56,9 @@ class RendezvousTable:
         self._made: dict[Instruction, Rendezvous | None] = {}
         self._by_site: dict[Hashable, list[Instruction]] = {}
         self.instructions: list[Instruction] = []
-        for computation in module.computations:
-            for instruction in computation.instructions:
-                if isinstance(instruction.op, (Collective, Permuting)):
-                    self._by_site.setdefault(_site_key(instruction), []).append(instruction)
+        for instruction in module.instructions:
+            if isinstance(instruction.op, (Collective, Permuting)):
+                self._by_site.setdefault(_site_key(instruction), []).append(instruction)
 
     @property
     def slots(self) -> tuple[int, ...]:

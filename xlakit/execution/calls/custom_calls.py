@@ -169,9 +169,7 @@ def c_functions_of(module: HloModule, own: Mapping[str, object] | None) -> dict[
         return {}
     calls = CustomCalls(own)
     # Functions that return a status are called through Python, which raises their errors.
-    names -= {
-        i.op_as(CustomCall).custom_call_target for c in module.computations for i in c.instructions if returns_status(i)
-    }
+    names -= {i.op_as(CustomCall).custom_call_target for i in module.instructions if returns_status(i)}
     addresses = {name: calls.native(name) for name in names}
     return {name: address for name, address in addresses.items() if address is not None}
 
@@ -183,9 +181,7 @@ def lapack_calls_of(module: HloModule, own: Mapping[str, object] | None) -> froz
 
 
 def _called(module: HloModule) -> set[str]:
-    return {
-        i.op.custom_call_target for c in module.computations for i in c.instructions if isinstance(i.op, CustomCall)
-    }
+    return {i.op.custom_call_target for i in module.instructions if isinstance(i.op, CustomCall)}
 
 
 def _python_target(name: str, function: Callable[..., Any], *, with_context: bool) -> Target:

@@ -57,13 +57,12 @@ class _Writing:
             for position, instruction in enumerate(computation.instructions)
         }
         self.computation_names = unique_names(module.computations)
-        self.names = unique_names(i for c in module.computations for i in c.instructions)
-        channels = [getattr(i.op, "channel_id", None) or 0 for c in module.computations for i in c.instructions]
+        self.names = unique_names(module.instructions)
+        channels = [getattr(i.op, "channel_id", None) or 0 for i in module.instructions]
         self.unused_channel = max(channels, default=0) + 1
         self.fused = {
             called
-            for computation in module.computations
-            for instruction in computation.instructions
+            for instruction in module.instructions
             if isinstance(instruction.op, Fusion)
             for called in instruction.op.called_computations
         }

@@ -19,7 +19,7 @@ def _plain(name: str, taken: set[str]) -> str:
 def with_plain_names(module: HloModule) -> HloModule:
     """The module with the names replaced that HLO text cannot hold; the same object if there are none."""
     named = [module.name, *(c.name for c in module.computations)]
-    named += [i.name for c in module.computations for i in c.instructions]
+    named += [i.name for i in module.instructions]
     if all(map(is_plain, named)):
         return module
     taken = {c.name for c in module.computations if is_plain(c.name)}

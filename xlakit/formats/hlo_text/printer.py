@@ -90,9 +90,7 @@ def print_computation(computation: Computation, options: PrintOptions = _EVERYTH
 
 def _hidden(module: HloModule) -> set[Computation]:
     """The computations that are not printed: all async-starts that call them are printed in the short form."""
-    starts = [
-        i for computation in module.computations for i in computation.instructions if isinstance(i.op, AsyncStart)
-    ]
+    starts = [i for i in module.instructions if isinstance(i.op, AsyncStart)]
     hidden = {c for start in starts if has_short_form(start) for c in start.op.called_computations}
     return hidden.difference(c for start in starts if not has_short_form(start) for c in start.op.called_computations)
 

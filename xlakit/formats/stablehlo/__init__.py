@@ -126,7 +126,7 @@ def _unconverted(module: HloModule) -> Generator[None]:
 
 def _check_elements(module: HloModule) -> None:
     """Raise UnsupportedError for element types on which jaxlib does not fail, but ends the process."""
-    shapes = (i.shape for computation in module.computations for i in computation.instructions)
+    shapes = (i.shape for i in module.instructions)
     kinds = {leaf.element_type for shape in shapes for _, leaf in shape.leaves()}
     unknown = sorted(kind.name for kind in kinds & _FATAL_TYPES)
     if unknown:

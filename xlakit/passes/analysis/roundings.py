@@ -71,8 +71,7 @@ def largest_epsilon(module: HloModule) -> float:
     """The epsilon of the least precise floating point type that the program computes in; 0 if there is none."""
     kinds = {
         shape.element_type.real_part
-        for computation in module.computations
-        for instruction in computation.instructions
+        for instruction in module.instructions
         if not isinstance(instruction.op, (Parameter, Constant))
         for _, shape in instruction.shape.leaves()
         if shape.is_array and (shape.element_type.is_floating or shape.element_type.is_complex)

@@ -39,7 +39,7 @@ class NormalizeLayouts(Pass):
 
     def run(self, module: HloModule, context: PassContext) -> HloModule:
         """Change all computations in one rewrite: either all layouts are dropped or none."""
-        stale = sum(1 for c in module.computations for i in c.instructions if _has_layout(i))
+        stale = sum(1 for i in module.instructions if _has_layout(i))
         if not stale or not context.spend("layout", stale):
             return module
         program = module.entry.program_shape

@@ -22,7 +22,7 @@ class UniqueNames(Pass):
 
     def run(self, module: HloModule, context: PassContext) -> HloModule:
         """The module with unique names; the same object if they are unique already."""
-        names = unique_names(i for computation in module.computations for i in computation.instructions)
+        names = unique_names(i for i in module.instructions)
         if all(i.name == name for i, name in names.items()):
             return module
         made: dict[Computation, Computation] = {}

@@ -22,9 +22,7 @@ def has(*operations: type[Op]) -> Condition:
     """The condition that a program has instructions of these operations."""
 
     def found(module: HloModule) -> bool:
-        return any(
-            isinstance(i.op, operations) for computation in module.computations for i in computation.instructions
-        )
+        return any(isinstance(i.op, operations) for i in module.instructions)
 
     return found
 

@@ -18,7 +18,7 @@ class PadDynamic(Pass):
 
     def run(self, module: HloModule, context: PassContext) -> HloModule:
         """Change all computations in one rewrite, since sizes are passed between them."""
-        stale = sum(1 for c in module.computations for i in c.instructions if i.shape.is_dynamic)
+        stale = sum(1 for i in module.instructions if i.shape.is_dynamic)
         if not stale or not context.spend("dynamic", stale):
             return module
         # Imported here, because few programs have dynamic dimensions and the rules take a while to load.

@@ -83,7 +83,7 @@ class OverlapCollectives(Pass):
 
     def run(self, module: HloModule, context: PassContext) -> HloModule:
         """Change every computation that runs as a program."""
-        if module.is_scheduled or not any(_may_overlap(i) for c in module.computations for i in c.instructions):
+        if module.is_scheduled or not any(_may_overlap(i) for i in module.instructions):
             return module
         context.computation_names = {c.name for c in module.computations}
         times = _Times(module)

@@ -53,7 +53,7 @@ class Numbers:
     @staticmethod
     def of(module: HloModule) -> Numbers:
         """The numbers after the last channel of a module."""
-        used = (getattr(i.op, "channel_id", None) or 0 for c in module.computations for i in c.instructions)
+        used = (getattr(i.op, "channel_id", None) or 0 for i in module.instructions)
         return Numbers(max(used, default=0))
 
     def new(self) -> int:

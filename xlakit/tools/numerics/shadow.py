@@ -164,7 +164,7 @@ def shadow_replicated(
     custom_calls: dict[str, object] | None = None,
 ) -> ShadowReport:
     """As :func:`shadow_errors`, with arguments for each device."""
-    if not any(_is_narrow(i.shape) for c in module.computations for i in c.instructions):
+    if not any(_is_narrow(i.shape) for i in module.instructions):
         raise ArgumentError(
             f"{module.name} has no floating point type narrower than f64: its shadow would be itself",
             hint="shadow values are for programs in f32, bf16, f16, f8 or c64",

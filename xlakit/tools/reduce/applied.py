@@ -152,7 +152,7 @@ def _giving_parameters(module: HloModule, names: Sequence[str]) -> HloModule:
 @repeated
 def unite_types(best: HloModule) -> Iterator[Candidate]:
     """Make all numbers of one type, where operands or computations that become the same can be dropped then."""
-    types = {leaf.element_type for c in best.computations for i in c.instructions for _, leaf in i.shape.leaves()}
+    types = {leaf.element_type for i in best.instructions for _, leaf in i.shape.leaves()}
     for new in _UNITING:
         # In the order of the enumeration, which does not change from run to run.
         for old in sorted((t for t in types if t is not new and t.is_array), key=lambda t: t.value):

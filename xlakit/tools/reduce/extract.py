@@ -210,7 +210,7 @@ def _find(module: HloModule, name: str) -> tuple[Computation, Instruction]:
                 if isinstance(instruction.op, Parameter):
                     raise ArgumentError(f"%{target} is a parameter", hint="name an instruction that computes something")
                 return computation, instruction
-    names = (i.name for computation in module.computations for i in computation.instructions)
+    names = (i.name for i in module.instructions)
     raise ArgumentError(f"{module.name} has no instruction %{target}", hint=meant(target, names, _ALL_NAMES))
 
 
@@ -219,13 +219,12 @@ def _computation(module: HloModule, name: str) -> Computation:
     for computation in module.computations:
         if computation.name == target:
             return computation
-    for computation in module.computations:
-        for instruction in computation.instructions:
-            if instruction.name == target and isinstance(instruction.op, While):
-                return instruction.op.body
-            if instruction.name == target and isinstance(instruction.op, (Call, Fusion)):
-                return instruction.op.called_computations[0]
-    loops = [i.name for c in module.computations for i in c.instructions if isinstance(i.op, While)]
+    for instruction in module.instructions:
+        if instruction.name == target and isinstance(instruction.op, While):
+            return instruction.op.body
+        if instruction.name == target and isinstance(instruction.op, (Call, Fusion)):
+            return instruction.op.called_computations[0]
+    loops = [i.name for i in module.instructions if isinstance(i.op, While)]
     names = [*(computation.name for computation in module.computations), *loops]
     shown = f"its loops: {', '.join(loops[:10])}{', ..' if len(loops) > 10 else ''}" if loops else _ALL_NAMES
     if any(i.name == target for c in module.computations for i in c.instructions):
@@ -287,13 +286,12 @@ def _of_parts(module: HloModule, device: int | None) -> HloModule:
     bare = without_shardings(module)
     if device is None:
         return bare
-    for computation in bare.computations:
-        for instruction in computation.instructions:
-            if isinstance(instruction.op, _AMONG_DEVICES):
-                raise ArgumentError(
-                    f"%{instruction.name} ({instruction.opcode}) has no meaning on one device",
-                    hint="extract the part for all devices: leave --device out (in Python: device=None)",
-                )
+    for instruction in bare.instructions:
+        if isinstance(instruction.op, _AMONG_DEVICES):
+            raise ArgumentError(
+                f"%{instruction.name} ({instruction.opcode}) has no meaning on one device",
+                hint="extract the part for all devices: leave --device out (in Python: device=None)",
+            )
     return bare.replace(replica_count=1, num_partitions=1)
 
 

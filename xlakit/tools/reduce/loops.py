@@ -132,7 +132,7 @@ def _is_parameter(i: Instruction) -> bool:
 
 
 def _is_read(module: HloModule, loop: Instruction, number: int) -> bool:
-    return any(_is_element(i, loop, number) for c in module.computations for i in c.instructions)
+    return any(_is_element(i, loop, number) for i in module.instructions)
 
 
 def _needs(computation: Computation, number: int, but: int | None = None) -> bool:

@@ -185,5 +185,5 @@ def repeated(candidates: Callable[[HloModule], Iterable[Candidate]]) -> Callable
 
 def _key(module: HloModule) -> int:
     """A hash of a module, which is another one where the same program has metadata."""
-    described = any(i.annotations.metadata or i.annotations.origin for c in module.computations for i in c.instructions)
+    described = any(i.annotations.metadata or i.annotations.origin for i in module.instructions)
     return hash((module, described))

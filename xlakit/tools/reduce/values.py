@@ -62,12 +62,11 @@ def shrink_dimensions(best: HloModule) -> Iterator[Candidate]:
 def _sizes(module: HloModule) -> list[int]:
     """The sizes of dimensions from 2, those with which the most elements would go first."""
     elements_of_size: Counter[int] = Counter()
-    for computation in module.computations:
-        for i in computation.instructions:
-            for _, leaf in i.shape.leaves():
-                if leaf.is_array:
-                    for size in leaf.dimensions:
-                        elements_of_size[size] += leaf.num_elements
+    for i in module.instructions:
+        for _, leaf in i.shape.leaves():
+            if leaf.is_array:
+                for size in leaf.dimensions:
+                    elements_of_size[size] += leaf.num_elements
     return [size for size, _ in elements_of_size.most_common() if size > 1]
 
 
@@ -111,7 +110,7 @@ def _scaled(scaled: Callable[[int], int], op: Op) -> Op:
 @repeated
 def simplify_types(best: HloModule) -> Iterator[Candidate]:
     """Replace a type by a more common one, in the whole module."""
-    types = {leaf.element_type for c in best.computations for i in c.instructions for _, leaf in i.shape.leaves()}
+    types = {leaf.element_type for i in best.instructions for _, leaf in i.shape.leaves()}
     for old, new in _SIMPLER.items():
         if old in types:
             yield partial(retyped, best, old, new)

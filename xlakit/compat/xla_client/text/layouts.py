@@ -27,7 +27,7 @@ _Roots = Callable[[Computation], Shape]
 
 def with_inferred_layouts(module: HloModule) -> HloModule:
     """The module as XLA's builder would have it, with the layout of each array."""
-    if not any(isinstance(i.op, Transpose) for c in module.computations for i in c.instructions):
+    if not any(isinstance(i.op, Transpose) for i in module.instructions):
         return module
     return rebuilt(module, lambda i: i.replace(shape=_shape(i, [o.shape for o in i.operands], lambda c: c.root.shape)))
 
