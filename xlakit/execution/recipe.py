@@ -66,7 +66,7 @@ class Recompiled:
         """The recipe; raises UnsupportedError if there is none, or if it depends on this process."""
         if self._recipe is None:
             raise UnsupportedError("an executable that no compilation made cannot be copied", hint="compile it again")
-        execution_context = self._shared_context()
+        execution_context = self.shared_context
         if execution_context is not None and execution_context.spans_processes:
             raise UnsupportedError(
                 "an executable on the devices of several processes cannot be copied",
@@ -77,7 +77,8 @@ class Recompiled:
     def _random(self) -> Sequence[RandomState]:
         raise NotImplementedError
 
-    def _shared_context(self) -> ExecutionContext | None:
+    @property
+    def shared_context(self) -> ExecutionContext | None:
         """The execution context that it was given; None if it has its own."""
         raise NotImplementedError
 
@@ -93,7 +94,7 @@ class Recompiled:
 
     def __copy__(self) -> Self:
         """Another executable of the program; it shares feeds and channels where this one was given them."""
-        return self.recipe.make(self.random_states, self._shared_context())
+        return self.recipe.make(self.random_states, self.shared_context)
 
     def __deepcopy__(self, memo: object) -> Self:
         return self.__copy__()

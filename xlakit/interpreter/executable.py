@@ -194,9 +194,6 @@ class InterpreterExecutable(Recompiled):
         """The execution context that it was given; None if it has its own."""
         return self.execution_context if self._shares_context else None
 
-    def _shared_context(self) -> ExecutionContext | None:
-        return self.shared_context
-
     def call_with(self, runner: Runner, arguments: Sequence[object]) -> Any:
         """As :meth:`__call__`, each device's program being run by ``runner``."""
         if self.num_devices == 1:

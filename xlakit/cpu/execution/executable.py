@@ -87,9 +87,6 @@ class CpuExecutable(GeneratedProgram, Recompiled):
     def _random(self) -> Sequence[RandomState]:
         return self._reference.random
 
-    def _shared_context(self) -> ExecutionContext | None:
-        return self._reference.shared_context
-
     # -- properties ------------------------------------------------------------------------------
 
     @property
@@ -118,6 +115,11 @@ class CpuExecutable(GeneratedProgram, Recompiled):
         return self._reference.execution_context
 
     world = renamed_attribute("world", "execution_context")
+
+    @property
+    def shared_context(self) -> ExecutionContext | None:
+        """The execution context that it was given; None if it has its own."""
+        return self._reference.shared_context
 
     @property
     def tuning_report(self) -> TuningReport | None:
