@@ -31,7 +31,7 @@ def shuffle(operands: Sequence[Instruction], make: ReplacementBuilder) -> Instru
     for dimension, shift in zip(op.dimensions, op.shifts, strict=True):
         size = array.shape.dimensions[dimension]
         if size and shift % size:
-            parts = [make.part(array, dimension, a, b) for a, b in ((shift % size, size), (0, shift % size))]
+            parts = [make.slice_along(array, dimension, a, b) for a, b in ((shift % size, size), (0, shift % size))]
             array = make.add(Concatenate(dimension=dimension), *parts)
     return array
 

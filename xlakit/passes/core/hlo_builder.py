@@ -86,7 +86,7 @@ class HloBuilder(ABC):
             return operand
         return self.add(Slice(slice=tuple(ranges)), operand)
 
-    def part(self, operand: Instruction, dimension: int, start: int, limit: int) -> Instruction:
+    def slice_along(self, operand: Instruction, dimension: int, start: int, limit: int) -> Instruction:
         """The elements of an array from ``start`` to ``limit`` along one dimension."""
         ranges = [SliceDimension(0, size) for size in operand.shape.dimensions]
         ranges[dimension] = SliceDimension(start, limit)

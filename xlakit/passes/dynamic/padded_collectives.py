@@ -163,4 +163,4 @@ def _members(operands: Sequence[Padded], shapes: Sequence[Shape], along: int) ->
 def _part(x: Instruction, along: int, number: int, count: int, make: Padder) -> Instruction:
     """One of ``count`` equal parts of an array."""
     length = x.shape.dimensions[along] // count
-    return make.part(x, along, number * length, (number + 1) * length)
+    return make.slice_along(x, along, number * length, (number + 1) * length)

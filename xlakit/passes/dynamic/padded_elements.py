@@ -46,7 +46,7 @@ def _common(sizes: Sequence[Instruction], make: Padder) -> Instruction:
 def _stretched(value: Instruction, dimension: int, size: Instruction, make: Padder) -> Instruction:
     """The array with its first element repeated along a dimension if its size there is 1, else unchanged."""
     bounds = value.shape.dimensions
-    first = make.part(value, dimension, 0, 1)
+    first = make.slice_along(value, dimension, 0, 1)
     kept = [d for d in range(len(bounds)) if d != dimension]
     spread = make.broadcast(make.reshape(first, [bounds[d] for d in kept]), bounds, kept)
     alone = make.broadcast(make.compare(size, make.number(1), "EQ"), bounds)

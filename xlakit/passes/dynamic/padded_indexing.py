@@ -141,7 +141,7 @@ def _all_starts(op: Scatter, vectors: Instruction, rank: int, make: Padder) -> I
     for d in range(rank):
         if d in op.scatter_dims_to_operand_dims:
             number = op.scatter_dims_to_operand_dims.index(d)
-            parts.append(make.part(vectors, len(sizes) - 1, number, number + 1))
+            parts.append(make.slice_along(vectors, len(sizes) - 1, number, number + 1))
         elif d in along:
             parts.append(make.positions(sizes, along[d]))
         else:
@@ -173,7 +173,7 @@ def _outside(
     bounds = arrays[0].shape.dimensions
     for d, extent in extents.items():
         if all_dimensions or d in sizes:
-            start = make.reshape(make.part(starts, len(batch_sizes), d, d + 1), batch_sizes)
+            start = make.reshape(make.slice_along(starts, len(batch_sizes), d, d + 1), batch_sizes)
             last_start = make.instruction(make.minus(sizes.get(d, bounds[d]), extent))
             beyond = make.compare(start, make.broadcast(last_start, batch_sizes), "GT")
             before = make.compare(start, make.broadcast(make.number(0), batch_sizes), "LT")

@@ -95,9 +95,9 @@ def update_of_known_start(x: Instruction, make: Rewriter) -> Instruction | None:
         return None
     start, end = starts[dimension], starts[dimension] + sizes[dimension]
     pieces = [
-        make.part(operand, dimension, 0, start),
+        make.slice_along(operand, dimension, 0, start),
         update,
-        make.part(operand, dimension, end, bounds[dimension]),
+        make.slice_along(operand, dimension, end, bounds[dimension]),
     ]
     return make.add(Concatenate(dimension=dimension), *[p for p in pieces if p.shape.dimensions[dimension]])
 
