@@ -1,6 +1,7 @@
 """Results that LAPACK leaves undefined are no divergence; its other results are compared."""
 
 import numpy as np
+
 import xlakit as xla
 from xlakit.tools.numerics import sides
 

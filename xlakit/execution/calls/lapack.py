@@ -65,7 +65,7 @@ def call_attributes(instruction: Instruction) -> dict[str, int]:
 
 
 def undefined_results(instruction: Instruction) -> frozenset[int]:
-    """The results of a call that LAPACK leaves undefined: the matrix that it has worked in, unless vectors are there."""
+    """The results of a call that LAPACK leaves undefined: the matrix that it worked in, unless vectors are there."""
     target = instruction.op.custom_call_target if isinstance(instruction.op, CustomCall) else ""
     _, routine = split_target(target, _PLAIN) or split_target(target) or ("", "")
     has_no_vectors = call_attributes(instruction).get("mode") == _NO_VECTORS
