@@ -39,7 +39,9 @@ def opened(browser, tmp_path):
         view.save(path)
         assert stat.S_ISREG(os.stat(path).st_mode)
         browser.get(f"{path.as_uri()}{address}")
-        assert browser.execute_script("return document.documentElement.dataset.ready") == "true"
+        # On a machine that does much else the page is there before its script has run.
+        ready = "return document.documentElement.dataset.ready"
+        wait.WebDriverWait(browser, 20).until(lambda page: page.execute_script(ready) == "true")
         # The rows are made once more when their size is known.
         browser.execute_async_script("requestAnimationFrame(() => requestAnimationFrame(arguments[0]))")
         return browser
@@ -395,3 +397,25 @@ def test_colors_by_rounding_error(opened):
     browser = opened(view_module(step(), passes=False, errors={"d": 1e-7, "t": 3e-5}), "#color=error")
     bars = {row.split(" = ")[0].split()[-1]: row for row in texts(browser, "[role=treeitem], .row") if " = " in row}
     assert "1.0e-7" in bars["d"] and "3.0e-5" in bars["t"] and "e-" not in bars["x"]
+
+
+def test_a_report_of_times_is_shown_first(opened):
+    """On the optimized program, colored, with the time of a loop on its row, which is in what it calls."""
+    text = """HloModule m
+    b { s = (s32[], f32[8]) parameter(0) i = s32[] get-tuple-element(s), index=0
+        x = f32[8] get-tuple-element(s), index=1
+        o = s32[] constant(1) j = s32[] add(i, o) y = f32[8] cosine(x) ROOT t = (s32[], f32[8]) tuple(j, y) }
+    c { s = (s32[], f32[8]) parameter(0) i = s32[] get-tuple-element(s), index=0 n = s32[] constant(99)
+        ROOT p = pred[] compare(i, n), direction=LT }
+    ENTRY e { a = f32[8] parameter(0) z = s32[] constant(0) g = (s32[], f32[8]) tuple(z, a)
+        w = (s32[], f32[8]) while(g), condition=c, body=b ROOT r = f32[8] get-tuple-element(w), index=1 }"""
+    seconds = {"w": 1e-3, "y": 2e-3, "a": 5e-4}
+    page = view_module(HloModule.from_text(text), until="dead-code", seconds=seconds)
+    browser = opened(page)
+    assert find(browser, "#color").get_attribute("value") == "time"
+    bars = {row.split(" = ")[0].split()[-1]: row for row in texts(browser, "[role=treeitem], .row") if " = " in row}
+    assert "3.00 ms" in bars["w"] and "500.0 us" in bars["a"] and " us" not in bars["g"]
+    assert "7" in find(browser, "#steps [aria-current], #steps .selected").text
+    find(browser, "#color option[value='']").click()
+    browser.refresh()
+    assert find(browser, "#color").get_attribute("value") == ""

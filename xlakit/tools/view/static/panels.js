@@ -155,6 +155,7 @@ class DetailsPanel {
     const line = program.linesOf(c)[position];
     const { lines } = program;
     const costs = this.app.costs;
+    const seconds = costs.time ? costs.time.value(line, c, state.step) : 0;
     const callees = program.calleesOf(state.step, line);
     const toHeader = (callee) => Dom.link(program.computationName(callee), () => this.app.go({ c: callee, position: Model.HEADER }));
     return [
@@ -168,7 +169,7 @@ class DetailsPanel {
         ["reads and writes", Model.amount(lines.bytes[line], "B")],
         ["operations", lines.flops[line] ? `${Model.amount(lines.flops[line], "")} flop` : ""],
         ["transcendentals", lines.transcendentals[line] ? Model.amount(lines.transcendentals[line], "") : ""],
-        ["time", costs.time && costs.time.value(line, c) ? Model.seconds(costs.time.value(line, c)) : ""],
+        ["time", seconds ? Model.seconds(seconds) : ""],
       ]),
       Dom.make("button", { type: "button", id: "to-graph", onclick: () => this.app.go({ view: "graph" }) }, "Graph around it"),
       ...this.links("operands", program.operandsOf(c, position).map((at) => this.toInstruction(c, at))),

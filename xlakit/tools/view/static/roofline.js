@@ -110,7 +110,7 @@ class RooflineView {
     }
     svg.append(Dom.svg("text", { x: width / 2, y: height - 6, "text-anchor": "middle" }, "operations per byte"));
     svg.append(Dom.svg("text", { x: 76, y: 12 }, "Gflop/s"));
-    for (const line of lines) svg.append(...this.roof(line, x, y));
+    lines.forEach((line, number) => svg.append(...this.roof(line, number, x, y)));
     // Small circles last, so that none is below a larger one.
     for (const point of placed) svg.append(this.point(point, x, y));
     return svg;
@@ -120,11 +120,21 @@ class RooflineView {
     return exponent >= -3 && exponent <= 4 ? `${Number((10 ** exponent).toPrecision(1))}` : `1e${exponent}`;
   }
 
-  roof({ name, corners, isLevel }, x, y) {
+  roof({ name, corners, isLevel }, number, x, y) {
     const d = corners.map(([a, b], at) => `${at ? "L" : "M"}${x(a).toFixed(1)} ${y(b).toFixed(1)}`).join("");
     const [from, to] = corners;
-    const place = isLevel ? { x: x(to[0]) - 4, y: y(to[1]) - 4, "text-anchor": "end" } : { x: x(from[0]) + 24, y: y(from[1]) + 10 };
+    const place = isLevel ? { x: x(to[0]) - 4, y: y(to[1]) - 4, "text-anchor": "end" } : this.along(from, to, number, x, y);
     return [Dom.svg("path", { class: "roof", d }), Dom.svg("text", { class: "faint", ...place }, name)];
+  }
+
+  /** Where the name of a slope stands: along it, each further on, as those of caches are near each other. */
+  along(from, to, number, x, y) {
+    const [width, height] = [x(to[0]) - x(from[0]), y(to[1]) - y(from[1])];
+    const part = Math.min(0.05 + 0.2 * number, 0.65);
+    const at = [x(from[0]) + part * width, y(from[1]) + part * height].map((value) => value.toFixed(1));
+    const angle = ((Math.atan2(height, width) * 180) / Math.PI).toFixed(1);
+    // The first is the fastest, with nothing above it.
+    return { transform: `translate(${at.join(" ")}) rotate(${angle})`, dy: number ? 13 : -5 };
   }
 
   point(point, x, y) {

@@ -108,7 +108,7 @@ class ProgramView {
   cost(row) {
     const cost = this.app.costs[this.app.state.color];
     if (!cost) return null;
-    const value = row.line < 0 ? 0 : cost.value(row.line, row.c);
+    const value = row.line < 0 ? 0 : cost.value(row.line, row.c, this.app.state.step);
     const part = value ? (100 * Math.log1p(value * cost.scale)) / Math.log1p(cost.most(this.app.state.step) * cost.scale) : 0;
     const bar = Dom.make("i", {});
     bar.style.width = `${part}%`;

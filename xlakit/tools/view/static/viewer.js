@@ -16,9 +16,8 @@ const KEYS = [
 class App {
   constructor(data) {
     this.program = new Model.Program(data);
-    // Of two programs, what differs is shown first.
-    this.first = this.program.two ? { step: 1, view: "changes" } : { step: 0, view: "program" };
-    this.state = { ...this.first, query: "", color: "" };
+    this.first = this.firstOf(data);
+    this.state = { ...this.first, query: "" };
     this.matches = [];
     this.matchAt = -1;
     this.costs = this.costsOf();
@@ -40,6 +39,13 @@ class App {
     window.addEventListener("popstate", () => this.restore());
   }
 
+  /** What a page shows first: of two programs what differs; of a report its numbers, where they belong. */
+  firstOf(data) {
+    if (this.program.two) return { step: 1, view: "changes", color: "" };
+    const step = data.profile ? this.program.steps.length - 1 : 0;
+    return { step, view: "program", color: data.profile ? "time" : data.errors ? "error" : "" };
+  }
+
   costsOf() {
     const { program } = this;
     const { lines } = program;
@@ -48,7 +54,7 @@ class App {
         program.cached(`most ${key} ${step}`, () => {
           let found = 0;
           for (const c of program.steps[step].computations) {
-            for (const line of program.linesOf(c)) found = Math.max(found, value(line, c));
+            for (const line of program.linesOf(c)) found = Math.max(found, value(line, c, step));
           }
           return found || 1;
         });
@@ -60,7 +66,11 @@ class App {
     };
     const { profile } = program.document;
     if (profile) {
-      const seconds = (line) => profile.seconds[program.field(line, "name")] || 0;
+      const sum = (values) => values.reduce((total, value) => total + value, 0);
+      const own = (line) => profile.seconds[program.field(line, "name")] || 0;
+      const within = (step, c) => program.cached(`seconds ${step} ${c}`, () => sum(Array.from(program.linesOf(c), (line) => seconds(line, c, step))));
+      // A loop or a fusion takes what is in it, too, which its row hides.
+      const seconds = (line, c, step) => own(line) + sum(program.calleesOf(step, line).map((callee) => within(step, callee)));
       costs.time = cost("time", "time", 1e7, seconds, Model.seconds);
     }
     const { errors } = program.document;
@@ -125,7 +135,7 @@ class App {
       const line = position >= 0 ? this.program.linesOf(c)[position] : undefined;
       at = this.program.computationName(c) + (line === undefined ? "" : `/${this.program.field(line, "name")}`);
     }
-    const hash = Model.formatHash({ step: `${step}`, view, at, q: query, color });
+    const hash = Model.formatHash({ step: `${step}`, view, at, q: query, color: color || (this.first.color && "nothing") });
     if (isStep) history.replaceState(null, "", hash);
     else if (hash !== location.hash) history.pushState(null, "", hash);
   }
@@ -135,7 +145,7 @@ class App {
     const last = this.program.steps.length - 1;
     const given = Number.parseInt(step, 10);
     const number = Number.isNaN(given) ? this.first.step : Math.min(Math.max(given, 0), last);
-    const state = { step: number, view: view in this.views ? view : this.first.view, query: q || "", color: color in this.costs ? color : "" };
+    const state = { step: number, view: view in this.views ? view : this.first.view, query: q || "", color: color in this.costs ? color : color ? "" : this.first.color };
     if (!at) return { ...state, c: undefined, position: undefined, path: undefined };
     const slash = at.indexOf("/");
     const c = this.program.named(number, slash < 0 ? at : at.slice(0, slash));
@@ -236,7 +246,7 @@ class App {
     const button = document.getElementById("theme");
     const isDark = document.documentElement.dataset.theme !== "dark";
     document.documentElement.dataset.theme = isDark ? "dark" : "light";
-    button.setAttribute("aria-pressed", `${isDark}`);
+    button.textContent = isDark ? "Light" : "Dark";
   }
 
   keys() {
