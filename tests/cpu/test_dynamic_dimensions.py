@@ -466,3 +466,15 @@ def test_what_comes_from_other_devices_comes_with_its_size():
         for a, e in zip(actual, expected, strict=True):
             same(a[0], e[0])
             same(a[1], e[1])
+
+
+def test_a_dimension_without_a_bound_is_refused_before_any_pass():
+    """Not a fault of a pass, such as of those that inline calls of programs that JAX exports."""
+    text = """HloModule m
+    g { n = s32[] parameter(0) x = f32[?,4] parameter(1) w = f32[4,4] constant({...})
+        d = f32[?,4] dot(x, w), lhs_contracting_dims={1}, rhs_contracting_dims={0} ROOT t = f32[?,4] tanh(d) }
+    ENTRY e { x = f32[?,4] parameter(0) n = s32[] get-dimension-size(x), dimensions={0}
+        ROOT r = f32[?,4] call(n, x), to_apply=g }"""
+    module = xla.fill_elided(xla.HloModule.from_text(text))
+    with pytest.raises(xla.UnsupportedError, match="has a dimension without a bound"):
+        compiler.generate_module(module)

@@ -190,3 +190,12 @@ func.func @main(%x: tensor<4xf32> {sdy.sharding = #sdy.sharding<@mesh, [{"x"}]>}
   return %x : tensor<4xf32>
 }"""
     assert load(text.encode()).entry.parameters[0].annotations.sharding is not None
+
+
+def test_what_jax_serializes_is_read():
+    export, jax = pytest.importorskip("jax.export"), pytest.importorskip("jax")
+    exported = export.export(jax.jit(lambda x: jax.numpy.tanh(x).sum()))(jax.ShapeDtypeStruct((4, 3), np.float32))
+    data = bytes(exported.serialize())
+    assert load(data) == load(exported.mlir_module_serialized)
+    with pytest.raises(FormatError, match="no HLO module"):
+        load(data[: len(data) // 2])

@@ -295,6 +295,12 @@ def _optimized(module: HloModule, target: Target) -> HloModule:
     if (module.replica_count, module.num_partitions) != (replicas, partitions):
         # Passes ask the module for the devices that run it.
         module = module.replace(replica_count=replicas, num_partitions=partitions)
+    for parameter in module.entry.parameters:
+        # Passes before the one that pads dynamic dimensions count elements.
+        if parameter.shape.is_dynamic:
+            from xlakit.passes.dynamic.padded_values import static_shape
+
+            static_shape(parameter.shape)
     with internal_errors(f"compiling {module.name}", verified=True):
         passes = passes_of_options(between_processes=not target.native_collectives)
         with link.compiling_for(target.link):

@@ -56,7 +56,7 @@ def load(data: bytes, name: str = "<data>") -> HloModule:
 
     data: HLO text; a HloModuleProto, HloProto, HloSnapshot or HloUnoptimizedSnapshot, serialized or in protobuf's text
         format; a HloModuleProto in JSON; StableHLO as text or bytecode (with jaxlib); any of these, compressed with
-        gzip. Text may be lines of XLA's log.
+        gzip; what JAX's ``Exported.serialize`` gives. Text may be lines of XLA's log.
     name: stands for the file in errors.
 
     Raises ParseError, FormatError, ShapeError, and UnsupportedError for StableHLO where jaxlib is not installed.
@@ -69,6 +69,9 @@ def load(data: bytes, name: str = "<data>") -> HloModule:
     if data.startswith(stablehlo.BYTECODE_MAGIC):
         return stablehlo.read_stablehlo(data, name=name)
     text = _as_text(data, name)
+    exported = None if text is not None else _exported(data)
+    if exported is not None:
+        return stablehlo.read_stablehlo(exported, name=name)
     for begins, what, hint in _OTHER_BINARIES if text is None else ():
         if data[:16].lower().startswith(begins.lower()):
             raise FormatError(f"this is {what}, and no program", location=Location(name, 1), hint=hint)
@@ -82,6 +85,16 @@ def load(data: bytes, name: str = "<data>") -> HloModule:
         return hlo_proto.read_module(data) if text is None else _load_text(text, name)
     except XlakitError as error:
         raise error.at(location=Location(name, 1)) from None
+
+
+def _exported(data: bytes) -> bytes | None:
+    """The program in what JAX's ``Exported.serialize`` gives: a FlatBuffer, in which bytes follow their length."""
+    # The place of the table comes first.
+    start = data.find(stablehlo.BYTECODE_MAGIC)
+    if start < 8 or not 4 <= int.from_bytes(data[:4], "little") < len(data):
+        return None
+    length = int.from_bytes(data[start - 4 : start], "little")
+    return data[start : start + length] if 0 < length <= len(data) - start else None
 
 
 def snapshot_of(data: bytes, name: str = "<data>") -> hlo_proto.Snapshot | None:

@@ -326,6 +326,8 @@ def _captured(
         executable.call_observed(observers.__getitem__, run.arguments)
     for device in run.devices:
         runs, where = observers[device].runs, f" on device {device}" if len(observers) > 1 else ""
+        if any(i.shape.is_array and np.ndim(v) != i.shape.rank for i, v in observers[device].values.items()):
+            runs = 0  # It is applied to whole arrays.
         if runs <= run.iteration:
             raise ArgumentError(
                 f"%{computation.name} has no run {run.iteration}{where}: it runs {runs} time{'s' * (runs != 1)}",
