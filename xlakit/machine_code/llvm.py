@@ -71,6 +71,7 @@ _FUNCTIONS: Final[dict[str, tuple[Any, ...]]] = {
     "PTOSetLoopInterleaving": (None, _OBJECT, _BOOL),
     "PTOSetLoopUnrolling": (None, _OBJECT, _BOOL),
     "CreatePassBuilder": (_OBJECT, _OBJECT, _OBJECT),
+    "DisposePassBuilder": (None, _OBJECT),
     "buildPerModuleDefaultPipeline": (_OBJECT, _OBJECT, _INT),
     "CreateNewModulePassManager": (_OBJECT,),
     "module_AddAlwaysInlinerPass": (None, _OBJECT),

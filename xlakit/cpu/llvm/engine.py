@@ -18,7 +18,7 @@ _STACK_BYTES = 8 << 20
 
 
 class _Machine:
-    """A target machine, and what makes LLVM's passes for it. It stays until the process ends."""
+    """A target machine, and how LLVM's passes are tuned for it. It stays until the process ends."""
 
     def __init__(self, level: int, processor: Processor) -> None:
         set_up()
@@ -33,31 +33,39 @@ class _Machine:
         self.data_layout = text_of(llvm.CopyStringRepOfTargetData, data).encode()
         llvm.DisposeTargetData(data)
         self._level = level
-        tuning = llvm.CreatePipelineTuningOptions()
-        llvm.PTOSetLoopVectorization(tuning, True)
+        self._tuning = llvm.CreatePipelineTuningOptions()
+        llvm.PTOSetLoopVectorization(self._tuning, True)
         # Loops that gain from more have a hint; for all of them it would double the time to compile.
-        llvm.PTOSetSLPVectorization(tuning, False)
-        llvm.PTOSetLoopInterleaving(tuning, False)
-        llvm.PTOSetLoopUnrolling(tuning, False)
-        # It serves for many modules: what running passes makes of it is not freed before the process ends.
-        self._builder = llvm.CreatePassBuilder(self.target, tuning)
+        llvm.PTOSetSLPVectorization(self._tuning, False)
+        llvm.PTOSetLoopInterleaving(self._tuning, False)
+        llvm.PTOSetLoopUnrolling(self._tuning, False)
 
     def run_level(self, module: int) -> None:
         """Improve a module with the passes of the level."""
         # These serve once: the inliner of LLVM's own pipelines gives its passes away as it runs.
-        self.run_passes(functions().buildPerModuleDefaultPipeline(self._builder, self._level), module)
+        self._run(lambda builder: functions().buildPerModuleDefaultPipeline(builder, self._level), module)
 
     def tidy(self, module: int, *, scalars: bool) -> None:
         """Improve a module with a few passes that are quick; with ``scalars``, variables of loops are in registers."""
-        self.run_passes(_tidy_passes(scalars=scalars), module)
+        self._run(lambda _: _tidy_passes(scalars=scalars), module)
 
-    def run_passes(self, passes: int, module: int) -> None:
-        """Run passes on a module; they are given up."""
+    def _run(self, make_passes: Callable[[int], int], module: int) -> None:
+        """Run passes on a module; ``make_passes`` gives them for a pass builder.
+
+        The builder serves once, too: llvmlite adds callbacks to it each time that it runs passes, and never takes them
+        away. They refer to what is gone by then, and each pass calls all of them for each function, so that a process
+        that has compiled a thousand modules would take ten times as long for the next.
+        """
         llvm = functions()
+        builder = llvm.CreatePassBuilder(self.target, self._tuning)
         try:
-            llvm.RunNewModulePassManager(passes, module, self._builder)
+            passes = make_passes(builder)
+            try:
+                llvm.RunNewModulePassManager(passes, module, builder)
+            finally:
+                llvm.DisposeNewModulePassManger(passes)
         finally:
-            llvm.DisposeNewModulePassManger(passes)
+            llvm.DisposePassBuilder(builder)
 
 
 # Runs passes of a machine on a module.
