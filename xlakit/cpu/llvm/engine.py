@@ -43,13 +43,13 @@ class _Machine:
     def run_level(self, module: int) -> None:
         """Improve a module with the passes of the level."""
         # These serve once: the inliner of LLVM's own pipelines gives its passes away as it runs.
-        self._run(lambda builder: functions().buildPerModuleDefaultPipeline(builder, self._level), module)
+        self.run_passes(lambda builder: functions().buildPerModuleDefaultPipeline(builder, self._level), module)
 
     def tidy(self, module: int, *, scalars: bool) -> None:
         """Improve a module with a few passes that are quick; with ``scalars``, variables of loops are in registers."""
-        self._run(lambda _: _tidy_passes(scalars=scalars), module)
+        self.run_passes(lambda _: _tidy_passes(scalars=scalars), module)
 
-    def _run(self, make_passes: Callable[[int], int], module: int) -> None:
+    def run_passes(self, make_passes: Callable[[int], int], module: int) -> None:
         """Run passes on a module; ``make_passes`` gives them for a pass builder.
 
         The builder serves once, too: llvmlite adds callbacks to it each time that it runs passes, and never takes them
