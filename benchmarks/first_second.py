@@ -30,6 +30,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
+from benchmarks.choice import with_parts
+
 _Runner = Callable[[str, str, Path], dict[str, float]]
 _ROOT: Final = Path(__file__).parents[1]
 _STATES: Final = ("empty", "common", "full")
@@ -244,7 +246,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         from benchmarks.programs.first import PROGRAMS
 
         names = list(PROGRAMS)
-    names = [name for name in names if not options.names or any(part in name for part in options.names)]
+    names = with_parts(parser, options.names, names)
     states = options.state or (["common"] if options.libraries else list(_STATES))
     run = partial(_run, python=options.python)
     with tempfile.TemporaryDirectory() as made:

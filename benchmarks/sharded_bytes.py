@@ -20,6 +20,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from benchmarks.choice import with_parts
+
 DEVICES = 8
 # A program that sends more than this times the bytes of XLA's is marked.
 _TOLERANCE = 1.05
@@ -164,7 +166,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options.child is not None:
         _measure(options.child, options.programs)
         return 0
-    names = [n for n in programs() if not options.programs or any(part in n for part in options.programs)]
+    names = with_parts(parser, options.programs, programs())
     with tempfile.TemporaryDirectory() as folder:
         ours, theirs = (_child(platform, names, Path(folder)) for platform in ("xlakit", "cpu"))
     faults = _print(names, ours, theirs)

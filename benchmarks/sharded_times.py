@@ -17,6 +17,7 @@ from collections.abc import Sequence
 from types import TracebackType
 from typing import Any, Self
 
+from benchmarks.choice import with_parts
 from benchmarks.sharded_bytes import child_environment, compiled, programs
 
 _ROUNDS = 5
@@ -88,8 +89,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 0
     from benchmarks.programs.sharded import PROGRAMS
 
-    known = programs() if options.programs else PROGRAMS
-    names = [n for n in known if not options.programs or any(part in n for part in options.programs)]
+    names = with_parts(parser, options.programs, programs() if options.programs else PROGRAMS)
     print(f"| program | xlakit: us | XLA: us | ratio |\n|{'---|' * 4}")
     ratios: list[float] = []
     with _Process("xlakit") as ours, _Process("cpu") as theirs:

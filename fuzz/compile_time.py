@@ -339,7 +339,9 @@ def _print_row(finding: Finding) -> None:
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command."""
     parser = command("fuzz.compile_time", __doc__)
-    parser.add_argument("--only", help=f"one family of steps, or '{MIXED}'")
+    parser.add_argument(
+        "--only", metavar="FAMILY", choices=[*FAMILIES, MIXED], help=f"one family of steps, or '{MIXED}'"
+    )
     parser.add_argument("--pattern", choices=[*PATTERNS], help="one pattern")
     parser.add_argument("--size", type=int, help="one size of the dimensions")
     parser.add_argument("--place", choices=[*PLACES], help="one place")

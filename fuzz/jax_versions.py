@@ -57,7 +57,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Test versions; gives the exit status."""
     parser = argparse.ArgumentParser(allow_abbrev=False, description=(__doc__ or "").split("\n\n")[0])
     parser.add_argument("--environments", type=Path, required=True, help="where the environments are or will be made")
-    parser.add_argument("--version", action="append", help=f"one of {', '.join(VERSIONS)}; by default all")
+    parser.add_argument("--version", action="append", choices=[*VERSIONS], help="by default all")
     parser.add_argument("--tests", nargs="+", default=[f"tests/jax/test_jax_{name}.py" for name in _TESTS])
     asked = parser.parse_args(arguments)
     rows, is_good = [("jax", "result")], True

@@ -302,13 +302,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         for platform in platforms:
             run_before(platform, choice)
-        failed = sum(
-            report(file, {platform: run_file(file, platform, choice) for platform in platforms}, choice)
-            for file in options.file
-        )
+        failed, met = 0, False
+        for file in options.file:
+            found = {platform: run_file(file, platform, choice) for platform in platforms}
+            met = met or any(found.values())
+            failed += report(file, found, choice)
     finally:
         if not options.keep:
             shutil.rmtree(folder)
+    if options.names and not met and options.seconds == math.inf:
+        parser.error(f"no program in {', '.join(options.file)} has {' or '.join(options.names)} in its name")
     print(f"{failed} programs are wrong")
     return min(failed, 1)
 

@@ -18,7 +18,7 @@ import mpmath
 import numpy as np
 from scipy import special
 
-from fuzz.support.numbered import command
+from fuzz.support.numbered import command, names_of
 from xlakit.cpu.llvm import F32, F64, I64, PTR, VOID, Module, Type, Value, engine, vector
 from xlakit.cpu.llvm.library import Library
 from xlakit.cpu.math import FUNCTION_NAMES, ULP_BOUNDS, math_function
@@ -252,13 +252,14 @@ def _pairs(name: str, kind: Type, points: int, rng: np.random.Generator) -> Sequ
 def main(arguments: Sequence[str] | None = None) -> int:
     """Print the table; gives 1 where an error is beyond its bound."""
     parser = command("fuzz.math", __doc__)
-    parser.add_argument("names", nargs="*", default=list(FUNCTION_NAMES), help="functions; all if none is given")
+    parser.add_argument("names", nargs="*", help="functions; all if none is given")
     parser.add_argument("--points", type=int, default=1 << 21, help="points for each function and type")
     parser.add_argument("--checked", type=int, default=100, help="points of each region that mpmath looks at")
     options = parser.parse_args(arguments)
+    names = names_of(parser, options.names, FUNCTION_NAMES, "function")
     failed = False
     print(f"{'function':10} {'type':7} {'worst':>7} {'bound':>6} {'ns':>6}  at")
-    for name in options.names:
+    for name in names:
         for kind in (F32, F64):
             compiled = Compiled(name, kind)
             worst = measure(name, kind, compiled, options.points, options.checked)

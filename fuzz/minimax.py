@@ -15,7 +15,7 @@ import mpmath
 import numpy as np
 from mpmath import mpf
 
-from fuzz.support.numbered import command
+from fuzz.support.numbered import command, names_of
 from xlakit.cpu.math import coefficients
 
 Function = Callable[[Any], Any]
@@ -258,9 +258,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("names", nargs="*", help="polynomials; all if none is given")
     parser.add_argument("--write", action="store_true", help="print the coefficients")
     options = parser.parse_args(arguments)
+    names = names_of(parser, options.names, fits(), "polynomial")
     with mpmath.workdps(50):
         for name, fit in fits().items():
-            if options.names and name not in options.names:
+            if name not in names:
                 continue
             present: tuple[float, ...] = getattr(coefficients, name)
             new = computed(name, fit, len(present) - 1)

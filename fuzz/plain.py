@@ -33,7 +33,7 @@ import numpy as np
 from fuzz.large import plan as large_plan
 from fuzz.programs.composed.modules import module as small_program
 from fuzz.programs.draft import Program
-from fuzz.programs.large.drafts import large_program
+from fuzz.programs.large.drafts import KINDS, large_program
 from fuzz.support import numbered
 from fuzz.support.sensitivity import spread
 from xlakit import compile as compile_program
@@ -178,6 +178,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--what", default="all", help=f"what plain code leaves out: {', '.join(PLAIN)}, or all of it")
     parser.add_argument("--only", default="", metavar="KIND", help="large programs of one kind")
     options = parser.parse_args(arguments)
+    if options.only:
+        numbered.names_of(parser, [options.only], KINDS, "kind")
+    if options.number is not None and options.of == "large" and not options.only:
+        parser.error("--number of large programs needs --only")
+    if options.what != "all":
+        numbered.names_of(parser, options.what.split(","), PLAIN, "part of plain code")
+    missing = [name for name in options.files if not Path(name).is_file()]
+    if missing:
+        parser.error(f"there is no file {missing[0]}")
     entries = (
         numbered.Entry(f"--what {options.what} {name}", partial(fault_of, module, given, options.what))
         for name, module, given in _programs(options)

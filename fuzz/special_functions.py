@@ -15,7 +15,7 @@ import mpmath
 import numpy as np
 
 import xlakit as xla
-from fuzz.support.numbered import command
+from fuzz.support.numbered import command, names_of
 from xlakit.lib import special
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -167,15 +167,17 @@ def _error(result: float, exact: Any, dtype: np.dtype[Any]) -> float:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Print the table in Markdown."""
     parser = command("fuzz.special_functions", __doc__)
-    parser.add_argument("names", nargs="*", default=list(FUNCTIONS), help="functions; all if none is given")
+    parser.add_argument("names", nargs="*", help="functions; all if none is given")
     parser.add_argument(
         "--points", type=int, default=2000, help="points for each function and type; a tenth where mpmath is slow"
     )
     parser.add_argument("--types", default="f64,f32,f16,bf16", help="element types, with commas")
     options = parser.parse_args(arguments)
+    names = names_of(parser, options.names, FUNCTIONS, "function")
+    kinds = names_of(parser, options.types.split(","), TYPES, "type")
     print("| function | domain | type | median | 99 of 100 | worst | at |\n|---|---|---|---|---|---|---|")
-    for name in options.names:
-        for kind in options.types.split(","):
+    for name in names:
+        for kind in kinds:
             points = options.points // 10 if name in SLOW else options.points
             found = measure(name, kind, points)
             place = ", ".join(f"{a:.6g}" for a in found.arguments)

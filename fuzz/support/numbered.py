@@ -14,7 +14,7 @@ import sys
 import time
 import traceback
 from collections import Counter
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -79,6 +79,17 @@ def command(module: str, document: str | None) -> argparse.ArgumentParser:
     """The parser of a command that is a module; the first paragraph of its document describes it."""
     summary = (document or "").split("\n\n", 1)[0]
     return argparse.ArgumentParser(allow_abbrev=False, prog=f"python -m {module}", description=summary)
+
+
+def names_of(
+    made: argparse.ArgumentParser, names: Iterable[str], known: Collection[str], what: str = "name"
+) -> list[str]:
+    """The names that a command is given, or all that are known; one that is not known is an error of usage."""
+    given = list(names)
+    unknown = [name for name in given if name not in known]
+    if unknown:
+        made.error(f"there is no {what} '{unknown[0]}'; there are: {', '.join(known)}")
+    return given or list(known)
 
 
 def parser(module: str, document: str | None, count: int) -> argparse.ArgumentParser:

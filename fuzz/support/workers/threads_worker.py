@@ -32,7 +32,7 @@ _EVERY = 4
 _STARTS = 40
 # The last is what Python itself has.
 _TURNS_SECONDS = (1e-6, 1e-6, 1e-5, 1e-4, 5e-3)
-# How often a thread waits where it enters a function, of the first calls and of so many in all, and for how long at most.
+# How often a thread waits where it enters a function, at first and of so many calls later, and for how long at most.
 _WAITS, _CALLS_WITH_WAITS, _LONGEST_WAIT_SECONDS = 0.05, 100, 3e-4
 # Functions in which things are made at their first use, and how often a thread waits there.
 _LOOKUPS, _WAITS_IN_LOOKUPS = ("__get__", "__getattr__", "__missing__"), 0.4
