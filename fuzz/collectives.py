@@ -14,9 +14,12 @@ import numpy as np
 
 from fuzz.programs.composed.collective_bodies import spread_module
 from fuzz.programs.composed.rendezvous import Spread
-from fuzz.support.numbered import entries, parser, run
+from fuzz.support.numbered import TooSlowError, entries, parser, run, time_limit
 from xlakit import compile as compile_program
 from xlakit.ir.instruction import HloModule
+
+# Of processor time, for a program, which takes a fraction of a second.
+_LONGEST_SECONDS = 25.0
 
 
 def difference(actual: Any, expected: Any) -> str:
@@ -60,7 +63,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         program = spread_module(options.seed, number)
         if options.number is not None:
             print(program.text)
-        fault, hosts = judge(program)
+        try:
+            with time_limit(_LONGEST_SECONDS):
+                fault, hosts = judge(program)
+        except TooSlowError:
+            fault, hosts = f"takes more than {_LONGEST_SECONDS:.0f} s of processor time", 0
         with_python += hosts > 0
         return fault
 

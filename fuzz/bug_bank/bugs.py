@@ -422,4 +422,30 @@ BUGS: tuple[Bug, ...] = (
         "a window that a condition leaves out is written at the first place: as if the rule had taken 0 for outside",
         (Edit("xlakit/passes/simplify/indexing.py", "outside = make.full(-1, ", "outside = make.full(0, "),),
     ),
+    Bug(
+        "merged-across-order",
+        "7b186733",
+        "collectives",
+        "clusters are merged although one is a control predecessor of what lies between them: fusion never ends",
+        (
+            Edit(
+                "xlakit/passes/fusion/multi_output.py",
+                "control = node.control_predecessors if isinstance(node, Instruction) else ()",
+                "control = ()",
+            ),
+        ),
+    ),
+    Bug(
+        "collectives-of-shared-bodies",
+        "0d4e4c08",
+        "collectives",
+        "collectives move out of a body that loops of different trip counts share, in which devices meet",
+        (
+            Edit(
+                "xlakit/passes/loops/invariants.py",
+                "apart = None if _share_collectives(module) else channels_met_apart(module)",
+                "apart = channels_met_apart(module)",
+            ),
+        ),
+    ),
 )

@@ -10,6 +10,7 @@ import xlakit
 from fuzz import threads
 from fuzz.support.workers import batches, threads_worker
 from fuzz.support.workers.threads_worker import Case
+from xlakit.dataclass import dataclass
 
 pytest.importorskip("jax")
 
@@ -41,6 +42,23 @@ def test_threads_have_all_programs_to_run():
     cases = [Case(name, lambda name=name: {"0": name.encode()}) for name in "abc"]
     found = threads_worker.at_once([cases, cases[::-1]])
     assert found == [{name: {"0": name.encode()} for name in "abc"}] * 2
+
+
+def test_a_thread_that_waits_meets_what_another_replaces_meanwhile():
+    def used_at_once(waits):
+        found = []
+        for _ in range(20):
+
+            @dataclass(frozen=True)
+            class Point:
+                x: int
+
+            # The last generic call and the first compiled one are those of different threads.
+            case = Case("point", lambda made=Point: {"0": b"".join(str(made(n).x).encode() for n in range(12))})
+            found += threads_worker.at_once([[case]] * 2, waits)
+        return found
+
+    assert used_at_once([random.Random(n) for n in range(2)]) == used_at_once(())
 
 
 def _counting(results):

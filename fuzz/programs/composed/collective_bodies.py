@@ -163,6 +163,18 @@ def number(author: Author, scope: Scope) -> None:
     scope.add("s32", one.dims, f"add({one.name}, {wide.name})")
 
 
+def read_around(author: Author, scope: Scope) -> None:
+    """Two readers of an array, the one before a sum that waits for it, the other of that sum as well."""
+    one = author.operand(scope, author.pick(("f32", "s32", "f64")), author.dims())
+    other = author.operand(scope, one.kind, one.dims)
+    before = scope.add(one.kind, one.dims, f"negate({one.name})")
+    groups = author.groups(scope, spans=True)
+    waits = f"control-predecessors={{{before.name}}}"
+    attributes = f"{groups.text}, to_apply={author.reducer(one.kind)}, {waits}"
+    total = scope.add(one.kind, one.dims, f"all-reduce({other.name}), {attributes}")
+    scope.add(one.kind, one.dims, f"subtract({one.name}, {total.name})")
+
+
 def asynchronous(
     author: Author, scope: Scope, given: Sequence[Named], made: Sequence[Named], opcode: str, attributes: str
 ) -> None:
@@ -206,26 +218,71 @@ def results(scope: Scope, name: str, like: Sequence[Named], *, always: bool = Fa
 
 
 def loop(author: Author, scope: Scope, depth: int) -> None:
-    """Collectives a few times over."""
+    """Collectives a few times over; now and then several loops of different trip counts have one body."""
     carried = [author.operand(scope) for _ in range(author.integer(1, 3))]
-    start = scope.add("s32", (), "constant(0)")
-    state = [start, *carried]
-    shape = f"({', '.join(v.shape for v in state)})"
-    body = author.scope(state, scope.ids)
-    counter = body.values[0]
-    fill(author, body, author.integer(1, 3), depth - 1)
+    state = [scope.add("s32", (), "constant(0)"), *carried]
+    # Without channels, devices do not meet in copies of a body that passes make for one of its loops, as XLA does too.
+    apart = scope.ids != "replicas" and author.partitions > 1 and author.chance(0.6)
+    body = author.scope(state, "partitions" if apart else scope.ids)
+    counter, *given = body.values
+    if apart and author.chance(0.7):
+        # Of what is carried alone: it moves out of the loop with what stays as it was.
+        one = author.pick(given)
+        attributes = f"{author.groups(body, spans=True).text}, to_apply={author.reducer(one.kind)}"
+        body.add(one.kind, one.dims, f"all-reduce({one.name}), {attributes}")
+    else:
+        # In copies of it, no collective may come before a branch that has others.
+        fill(author, body, author.integer(1, 3), 0 if apart else depth - 1)
     one = body.add("s32", (), "constant(1)")
     following = [body.add("s32", (), f"add({counter.name}, {one.name})")]
-    following += [author.operand(body, v.kind, v.dims) for v in carried]
-    root = body.emit(shape, f"tuple({', '.join(v.name for v in following)})")
+    # What a loop carries as it was may move out of it, with the collectives of it.
+    following += [v if author.chance(0.8 if apart else 0.3) else author.operand(body, v.kind, v.dims) for v in given]
+    root = body.emit(shapes(state), f"tuple({', '.join(v.name for v in following)})")
     called = author.close(body, root)
+    if apart:
+        in_branches(author, scope, state, called)
+        return
+    for _ in range(1 if author.chance() else author.integer(2, 3)):
+        iterate(author, scope, state, called, author.integer(0, 4))
+        state = [state[0], *(author.operand(scope, v.kind, v.dims) for v in carried)]
+
+
+def shapes(values: Sequence[Named]) -> str:
+    """The shape of a tuple of values."""
+    return f"({', '.join(v.shape for v in values)})"
+
+
+def iterate(author: Author, scope: Scope, state: Sequence[Named], body: str, count: int) -> None:
+    """A loop of so many iterations of a body over a state, whose first element counts them from 0."""
     condition = author.scope(state, scope.ids)
-    most = condition.emit("s32[]", f"constant({author.integer(0, 4)})")
+    most = condition.emit("s32[]", f"constant({count})")
     root = condition.emit("pred[]", f"compare({condition.values[0].name}, {most}), direction=LT")
     asked = author.close(condition, root)
-    first = scope.emit(shape, f"tuple({', '.join(v.name for v in state)})")
-    name = scope.emit(shape, f"while({first}), condition={asked}, body={called}")
+    first = scope.emit(shapes(state), f"tuple({', '.join(v.name for v in state)})")
+    name = scope.emit(shapes(state), f"while({first}), condition={asked}, body={body}")
     results(scope, name, state)
+
+
+def in_branches(author: Author, scope: Scope, state: Sequence[Named], body: str) -> None:
+    """Devices take one of two branches, with as many iterations of one body, in other loops: they meet in it."""
+    whole, called = author.pick((2, 4, 4, 5, 6)), list[str]()
+    middle, end = whole // 2 if author.chance(0.8) else author.integer(0, whole), author.pick((0, whole))
+    for first in author.pick(((middle, end), (end, middle))):
+        branch = author.scope(state, scope.ids)
+        values = branch.values[1:]
+        # Trip counts are known where loops begin with a constant.
+        zero = branch.add("s32", (), "constant(0)")
+        for count in (first, whole - first):
+            iterate(author, branch, [zero, *values], body, count)
+            values = branch.values[-len(values) :]
+        last = branch.emit(shapes(state), f"tuple({', '.join(v.name for v in (zero, *values))})")
+        called.append(author.close(branch, last))
+    given = scope.emit(shapes(state), f"tuple({', '.join(v.name for v in state)})")
+    own = scope.emit("u32[]", "partition-id()" if author.chance(0.8) else "replica-id()")
+    one = scope.emit("u32[]", "constant(1)")
+    predicate = scope.emit("pred[]", f"compare({own}, {one}), direction=LT")
+    chosen = f"conditional({predicate}, {given}, {given}), true_computation={called[0]}, false_computation={called[1]}"
+    results(scope, scope.emit(shapes(state), chosen), state)
 
 
 def branches(author: Author, scope: Scope, depth: int) -> None:
@@ -266,6 +323,7 @@ _COLLECTIVES: tuple[Callable[[Author, Scope], None], ...] = (
     permute,
     broadcast,
     collective_reduce,
+    read_around,
     number,
 )
 
@@ -274,9 +332,9 @@ def fill(author: Author, scope: Scope, count: int, depth: int) -> None:
     """So many collectives, with other operations between them."""
     for _ in range(count):
         choice = author.integer(0, 9)
-        if choice == 0 and depth:
+        if choice < 2 and depth:
             loop(author, scope, depth)
-        elif choice == 1 and depth:
+        elif choice == 2 and depth:
             branches(author, scope, depth)
         else:
             written = len(scope.lines)

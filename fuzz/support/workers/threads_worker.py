@@ -163,7 +163,7 @@ def _waiting(drawn: random.Random) -> Callable[[FrameType, str, object], None]:
     return enter
 
 
-def at_once(orders: Sequence[Sequence[Case]], waits: Sequence[random.Random]) -> list[dict[str, _Results | str]]:
+def at_once(orders: Sequence[Sequence[Case]], waits: Sequence[random.Random] = ()) -> list[dict[str, _Results | str]]:
     """What each thread gets of its programs; all begin together, and those that have one of ``waits`` wait often."""
     found: list[dict[str, _Results | str]] = [{} for _ in orders]
     ready = threading.Barrier(len(orders))
