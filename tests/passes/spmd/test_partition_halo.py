@@ -265,3 +265,15 @@ def test_loops_and_branches_carry_unequal_parts():
     )
     # A row in each of four iterations, and none is gathered.
     assert sends(split) == 4 * 3 * 2 / 4
+
+
+def test_parts_that_are_moved_by_a_few_elements_need_little_more_memory():
+    """100 elements of each part become 101, of which some come from the neighbor; not among 300."""
+    body = (
+        "x = f32[400] parameter(0), sharding={devices=[4]<=[4]} a = f32[1] slice(x), slice={[0:1]} "
+        "b = f32[1] slice(x), slice={[399:400]} c = f32[402] concatenate(a, x, b), dimensions={0} "
+        "ROOT r = f32[402] negate(c), sharding={devices=[4]<=[4]}"
+    )
+    split = check(body, None)
+    shapes = [i.shape for c in split.computations for i in c.instructions if i.shape.is_array]
+    assert max(shape.num_elements for shape in shapes) < 120

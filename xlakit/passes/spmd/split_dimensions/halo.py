@@ -300,16 +300,32 @@ class Halo:
         return found[0] if len(found) == 1 else self.make.add(Concatenate(dimension=self.dimension), *found)
 
     def _updated(self, value: Instruction, sent: Sequence[tuple[Block, Instruction]], ranges: Ranges) -> Instruction:
-        """The blocks written at places that depend on the part.
+        """The blocks at places that depend on the part: the first, mostly the own, shifted, and the others over it.
 
-        Margins at both ends take elements beyond the range, and the blocks of members that receive nothing.
+        Margins at both ends take received elements beyond the range, and the blocks of members that receive nothing.
         """
-        margin = max((block.length for block, _ in sent), default=0)
-        found = self._zeros(value, ranges.length + 2 * margin)
-        for block, own in sent:
+        if not sent:
+            return self._zeros(value, ranges.length)
+        (first, shifted), *others = sent
+        margin = max((block.length for block, _ in others), default=0)
+        # Where members without a place have the first block is of no account: they need no element of it.
+        some = next(iter(first.places.values()))
+        places = [first.places.get(part, some) + margin for part in range(len(ranges.starts))]
+        length = ranges.length + 2 * margin
+        before, after = max(0, *places), max(0, length - min(places) - first.length)
+        padded = self._padded(shifted, before, after, self.make.zeros(value.shape.element_type))
+        found = self.elements(padded, [before - place for place in places], length)
+        for block, own in others:
             places = [block.places.get(part, -margin) + margin for part in range(len(ranges.starts))]
             found = self.make.add(DynamicUpdateSlice(), found, own, *self._starts(places, own.shape.rank))
         return self.between(found, margin, ranges.length)
+
+    def _padded(self, value: Instruction, before: int, after: int, fill: Instruction) -> Instruction:
+        padding = [
+            PaddingDimension(before, after) if d == self.dimension else PaddingDimension()
+            for d in range(value.shape.rank)
+        ]
+        return self.make.add(Pad(padding=tuple(padding)), value, fill)
 
     def _zeros(self, like: Instruction, length: int) -> Instruction:
         sizes = [length if d == self.dimension else size for d, size in enumerate(like.shape.dimensions)]
@@ -320,12 +336,8 @@ class Halo:
         low = max(0, -min(ranges.starts))
         high = max(0, max(ranges.starts) + ranges.length - self.size)
         if low or high:
-            padding = [
-                PaddingDimension(low, high) if d == self.dimension else PaddingDimension()
-                for d in range(value.shape.rank)
-            ]
             outside = self.make.zeros(value.shape.element_type) if fill is None else fill
-            value = self.make.add(Pad(padding=tuple(padding)), value, outside)
+            value = self._padded(value, low, high, outside)
         return self.elements(value, [start + low for start in ranges.starts], ranges.length)
 
     def _filled(self, value: Instruction, ranges: Ranges, fill: Instruction) -> Instruction:
