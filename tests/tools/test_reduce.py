@@ -371,7 +371,7 @@ def test_given_arguments_follow_their_parameters(chain, tmp_path, monkeypatch):
     ("options", "status", "said"),
     [
         (["--test", "false"], 1, "the module as given does not make 'false' end with status 0"),
-        (["--test", "no-such-command"], 1, "the command 'no-such-command' cannot be run"),
+        (["--test", "no-such-command"], 2, "there is no command 'no-such-command'"),
         (["--test", "'"], 1, "cannot be read"),
         (["--compare", "cpu,interpreter"], 1, "does not give different results on cpu and interpreter: all outputs"),
         (["--compare", "cpu,other"], 2, "there is no backend 'other'"),

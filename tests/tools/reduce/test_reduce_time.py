@@ -8,7 +8,7 @@ import pytest
 import xlakit as xla
 from xlakit.tools.cli import main
 from xlakit.tools.jaxlib_child import Limits
-from xlakit.tools.oracles.oracle import OutOfTime
+from xlakit.tools.oracles.oracle import ExternalTest, OutOfTime
 from xlakit.tools.oracles.pool import OraclePool
 
 ENDLESS = """HloModule endless
@@ -102,3 +102,17 @@ def test_no_candidate_writes_out_a_large_array(needed: str):
     left = xla.reduce_module(module, fails).module
     assert max(written) <= 4096
     assert "tanh" not in str(left)
+
+
+def test_the_limit_of_a_candidate_follows_the_program_that_is_left():
+    """The first run may have been slow, and many candidates have endless loops."""
+    module = xla.HloModule.from_text("ENTRY e { ROOT x = f32[] parameter(0) }")
+    with OraclePool(ExternalTest.of("true")) as pool:
+        pool.limits = Limits(seconds=1000)
+        assert pool.submit(module).result().holds
+        assert pool.limits.seconds < 500
+        shortest = pool.limits
+        # What a candidate without the property takes says nothing.
+        pool.oracle = ExternalTest.of("false")
+        assert not pool.submit(module).result().holds
+        assert pool.limits == shortest

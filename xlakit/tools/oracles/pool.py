@@ -20,8 +20,8 @@ from xlakit.tools.jaxlib_child import Limits, child_environment
 from xlakit.tools.oracles.oracle import Oracle, OutOfTime, Report, Verdict
 from xlakit.tools.oracles.server import receive, send
 
-# The time limit of a candidate: so many times the original module's time, plus a second. Many candidates have endless
-# loops.
+# The time limit of a candidate: so many times the time of the original module, or of a smaller one, plus a second. Many
+# candidates have endless loops.
 _SLOWER = 5.0
 _SECONDS_MORE = 1.0
 
@@ -78,8 +78,7 @@ class OraclePool:
         verdict = self.oracle.judge(report)
         if verdict.holds:
             self.oracle = self.oracle.like(report)
-            seconds = _SLOWER * (time.monotonic() - start) + _SECONDS_MORE
-            self.limits = replace(self.limits, seconds=min(self.limits.seconds, seconds))
+            self._shorten(time.monotonic() - start)
         return verdict
 
     def ask(self, module: HloModule, environment: Mapping[str, str] | None = None) -> Verdict:
@@ -91,8 +90,19 @@ class OraclePool:
         return self._threads.submit(self._report, module, environment).result()
 
     def submit(self, module: HloModule) -> Future[Verdict]:
-        """As :meth:`ask`, without waiting."""
-        return self._threads.submit(lambda: self.oracle.judge(self._report(module, None)))
+        """As :meth:`ask`, without waiting; of a module with the property, smaller ones take no longer."""
+        return self._threads.submit(self._judged, module)
+
+    def _judged(self, module: HloModule) -> Verdict:
+        start = time.monotonic()
+        verdict = self.oracle.judge(self._report(module, None))
+        if verdict.holds:
+            self._shorten(time.monotonic() - start)
+        return verdict
+
+    def _shorten(self, seconds: float) -> None:
+        """Make the time limit that of candidates of a module that has taken so long."""
+        self.limits = replace(self.limits, seconds=min(self.limits.seconds, _SLOWER * seconds + _SECONDS_MORE))
 
     def _report(self, module: HloModule, environment: Mapping[str, str] | None) -> Report:
         server, data = self._server(), module.to_proto()
