@@ -221,7 +221,7 @@ def loop(author: Author, scope: Scope, depth: int) -> None:
     """Collectives a few times over; now and then several loops of different trip counts have one body."""
     carried = [author.operand(scope) for _ in range(author.integer(1, 3))]
     state = [scope.add("s32", (), "constant(0)"), *carried]
-    # Without channels, devices do not meet in copies of a body that passes make for one of its loops, as XLA does too.
+    # Without channels, devices do not meet in copies of a body that passes make for one of its loops.
     apart = scope.ids != "replicas" and author.partitions > 1 and author.chance(0.6)
     body = author.scope(state, "partitions" if apart else scope.ids)
     counter, *given = body.values
