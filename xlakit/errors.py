@@ -12,7 +12,7 @@ import signal
 import sys
 import threading
 import traceback
-from collections.abc import Generator, Iterable, Sequence
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from types import CodeType, TracebackType
@@ -22,14 +22,17 @@ from typing import Any, NamedTuple, Self
 _LONGEST_LINE = 2000
 
 
-def meant(word: str, known: Iterable[str], otherwise: str = "") -> str:
-    """The hint of an error about an unknown word: the known ones that are like it, or ``otherwise``."""
+def meant(word: str, known: Iterable[str], otherwise: str = "", *, shown: Mapping[str, str] | None = None) -> str:
+    """The hint of an error about an unknown word: the known ones that are like it, or ``otherwise``.
+
+    shown: what the hint has in place of a known word.
+    """
     from difflib import get_close_matches  # loaded with the first of these errors
 
     names = list(known)
     # The search takes time proportional to the number of names, and among very many a close one means nothing.
     near = get_close_matches(word, names, 3) if len(names) <= 2000 else []
-    return f"did you mean {' or '.join(near)}?" if near else otherwise
+    return f"did you mean {' or '.join((shown or {}).get(name, name) for name in near)}?" if near else otherwise
 
 
 class Location(NamedTuple):

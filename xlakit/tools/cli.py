@@ -29,8 +29,7 @@ from xlakit.tools.commands import (
     view,
 )
 from xlakit.tools.commands.batch import error_record, write_record
-from xlakit.tools.commands.parser import Parser
-from xlakit.tools.commands.shared import one_line, open_stream, print_error_line
+from xlakit.tools.commands.shared import Parser, one_line, open_stream, print_error_line
 
 _EPILOG = """\
 xlakit COMMAND --help lists the options of a command.

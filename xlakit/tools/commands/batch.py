@@ -20,6 +20,8 @@ from xlakit.tools.commands.shared import (
     MANIFEST,
     content_of,
     counted,
+    headline,
+    hint_of,
     is_dump,
     one_line,
     open_stream,
@@ -174,7 +176,7 @@ def failed(
 def error_record(error: Exception) -> dict[str, Any]:
     """An error for --json: its type, message, hint, and place in a file."""
     if not isinstance(error, XlakitError):
-        return {"type": type(error).__name__, "message": one_line(error), "hint": None, "place": None}
+        return {"type": type(error).__name__, "message": headline(error), "hint": hint_of(error) or None, "place": None}
     place = None if error.location is None else str(error.location)
     return {"type": type(error).__name__, "message": error.headline, "hint": error.hint or None, "place": place}
 

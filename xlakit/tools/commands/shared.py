@@ -6,10 +6,10 @@ import argparse
 import os
 import stat
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Protocol, TextIO
+from typing import TYPE_CHECKING, Any, Final, NoReturn, Protocol, TextIO
 
 from xlakit.errors import ArgumentError, meant, naming_file
 from xlakit.settings import names_in
@@ -35,6 +35,27 @@ class Commands(Protocol):
     def add_parser(self, name: str, *, help: str, description: str, allow_abbrev: bool) -> argparse.ArgumentParser:
         """The parser of a new verb."""
         ...
+
+
+class Parser(argparse.ArgumentParser):
+    """An argparse parser that suggests verbs, options and values of options."""
+
+    def refuse(self, unknown: Sequence[str]) -> NoReturn:
+        """Exit with status 2 for arguments that nothing has asked for."""
+        options = [name for name in self._option_string_actions if name.startswith("--")]
+        hint = meant(unknown[0].partition("=")[0], options) if unknown[0].startswith("-") else ""
+        self.error(f"unrecognized arguments: {' '.join(unknown)}{_line(hint)}")
+
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        try:
+            super()._check_value(action, value)
+        except argparse.ArgumentError as error:
+            hint = meant(str(value), map(str, action.choices or ()))
+            raise argparse.ArgumentError(action, error.message + _line(hint)) from None
+
+
+def _line(hint: str) -> str:
+    return f"\n  hint: {hint}" if hint else ""
 
 
 def add_command(commands: Commands, name: str, summary: str) -> argparse.ArgumentParser:
@@ -266,27 +287,36 @@ def show_progress(line: str) -> None:
 
 
 def one_line(error: Exception) -> str:
-    """An error without a traceback, as a line of the command's."""
+    """An error without a traceback, as a line of the command's, and perhaps a hint below it."""
+    return headline(error) + _line(hint_of(error))
+
+
+def hint_of(error: Exception) -> str:
+    """The hint of an error that is none of xlakit's."""
+    return _file_meant(Path(str(error.filename))) if isinstance(error, FileNotFoundError) and error.filename else ""
+
+
+def headline(error: Exception) -> str:
+    """An error without a traceback, in one line."""
     if isinstance(error, OSError) and error.strerror is not None:
         if error.filename is None:
             return error.strerror
         path = Path(str(error.filename))
         if isinstance(error, FileNotFoundError) and not path.parent.exists():
             return f"{path}: there is no folder {path.parent}"
-        hint = _file_meant(path) if isinstance(error, FileNotFoundError) else ""
-        return f"{error.filename}: {error.strerror}" + (f"\n  hint: {hint}" if hint else "")
+        return f"{error.filename}: {error.strerror}"
     if isinstance(error, MemoryError):
         return f"out of memory: {error}" if str(error) else "out of memory"
     return str(error)
 
 
 def _file_meant(path: Path) -> str:
-    """Files beside one that does not exist, with names like its name."""
+    """Files beside one that does not exist, of the same ending, with names like its name."""
     try:
-        beside = [other.name for other in path.parent.iterdir()]
+        beside = {other.stem: other.name for other in path.parent.iterdir() if other.suffix == path.suffix}
     except OSError:
         return ""  # the folder cannot be listed
-    return meant(path.name, beside)
+    return meant(path.stem, beside, shown=beside)
 
 
 def counted(count: int, what: str) -> str:
