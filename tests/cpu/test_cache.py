@@ -1,5 +1,6 @@
 """The compile cache: what is kept and found again, and what is not trusted."""
 
+import dataclasses
 import os
 import subprocess
 import sys
@@ -219,6 +220,29 @@ def test_of_a_program_with_custom_calls_only_these_are_kept(folder, compiles):
     kept = Program.from_entry(cache.load(entry.stem), lambda: module).host_module
     opcodes = [i.opcode for c in kept.computations for i in c.instructions]
     assert sorted(opcodes) == ["custom-call"] * 3 + ["parameter"] * 4 + ["tuple"]
+
+
+@pytest.mark.parametrize(("name", "section"), [("a.b", "host calls"), ("no word", "host module")])
+def test_calls_are_kept_as_text_where_it_gives_them_back(folder, compiles, name, section):
+    """To import protobuf for one call took longer than to compile a program."""
+    module = xla.HloModule.from_text(r"""HloModule m
+      add { a = f32[] parameter(0)  b = f32[] parameter(1)  ROOT c = f32[] add(a, b) }
+      ENTRY e { x = f32[2,3]{0,1} parameter(0)
+        ROOT y = f32[2,3]{0,1} custom-call(x), custom_call_target="a b", called_computations={add},
+          backend_config="\377\000\"{%\n", metadata={source_file="a.py" source_line=3} }""")
+    root = module.entry.root
+    root = root.replace(annotations=dataclasses.replace(root.annotations, frontend_attributes=((name, "{"),)))
+    module = module.with_entry(xla.Computation("e", (*root.operands, root), root))
+    for _ in range(2):
+        made = xla.compile(module, custom_calls={"a b": lambda x: x + 1})
+        np.testing.assert_array_equal(made(np.ones((2, 3), np.float32)), np.full((2, 3), 2, np.float32))
+    assert len(compiles) == 1
+    (entry,) = entries(folder)
+    stored = cache.load(entry.stem)
+    assert section in stored.sections
+    kept = Program.from_entry(stored, lambda: module).host_instructions[0]
+    assert (kept.op.custom_call_target, kept.annotations, kept.shape) == ("a b", root.annotations, root.shape)
+    assert [c.name for c in kept.op.computations] == ["add"]
 
 
 def test_the_more_entries_there_are_the_more_seldom_they_are_listed(folder, monkeypatch):

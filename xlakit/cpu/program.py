@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, overload
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
 # smaller ones that would be slower: it parses the module, and so imports the parser at start-up.
 _LARGE_CONSTANT = 1 << 20
 
+# The names of the sections of an entry that may hold the module of host calls, by its format.
+_TEXT, _PROTO = "host calls", "host module"
 
 # The symbol of XLA's typed FFI API table, which handlers call back.
 FFI_TABLE = "xlakit_ffi_table"
@@ -89,7 +92,7 @@ class Program:
         positions: Mapping[Instruction, list[int]] = {}
         if self.host_module is not None:
             stored, positions = self._stored_calls(self.host_module)
-            sections["host module"] = stored.to_proto()
+            sections |= _as_section(stored, is_whole=stored is self.host_module)
         return Entry(
             {
                 "objects": len(self.objects),
@@ -127,7 +130,7 @@ class Program:
         fields, sections = entry.fields, entry.sections
         try:
             constants = tuple(_constant(sections, module, *c) for c in fields["constants"])
-            collectives = _Deferred(sections.get("host module"), fields["collectives"])
+            collectives = _Deferred(sections, fields["collectives"])
             locations = fields["host_instructions"]
             host_module = collectives.module if locations else None
             return Program(
@@ -149,8 +152,8 @@ class Program:
 class _Deferred(Sequence["Instruction"]):
     """Instructions of a module that is parsed when one of them is first needed, which only error reports do."""
 
-    def __init__(self, proto: bytes | memoryview | None, positions: Sequence[Sequence[int]]) -> None:
-        self._proto = b"" if proto is None else bytes(proto)
+    def __init__(self, sections: Mapping[str, bytes | memoryview], positions: Sequence[Sequence[int]]) -> None:
+        self._text, self._proto = (bytes(sections.get(name, b"")) for name in (_TEXT, _PROTO))
         self._positions = positions
 
     @cached_property
@@ -158,7 +161,7 @@ class _Deferred(Sequence["Instruction"]):
         """The parsed module."""
         from xlakit.ir.instruction import HloModule
 
-        return HloModule.from_proto(self._proto)
+        return HloModule.from_text(_decoded(self._text)) if self._text else HloModule.from_proto(self._proto)
 
     def __len__(self) -> int:
         return len(self._positions)
@@ -173,6 +176,28 @@ class _Deferred(Sequence["Instruction"]):
         if isinstance(number, slice):
             return [self[n] for n in range(len(self))[number]]
         return _instruction_at(self.module, *self._positions[number])
+
+
+def _as_section(module: HloModule, *, is_whole: bool) -> dict[str, bytes]:
+    """The section of a module that has the instructions that Python runs or names.
+
+    Calls are text, whose reader is imported in a fifth of the time that protobuf takes. A whole program is a proto,
+    which is read faster, and so are calls that a text would not give back: it leaves out precisions that are defaults,
+    and has no frontend attributes whose names are not words.
+    """
+    from xlakit.ir.instruction import HloModule
+
+    if not is_whole:
+        with suppress(XlakitError):
+            text = module.to_text().encode("utf-8", "surrogateescape")
+            if HloModule.from_text(_decoded(text)) == module:
+                return {_TEXT: text}
+    return {_PROTO: module.to_proto()}
+
+
+def _decoded(text: bytes) -> str:
+    """HLO text, in which strings may have bytes that are no UTF-8."""
+    return text.decode("utf-8", "surrogateescape")
 
 
 def _constant_locations(module: HloModule) -> dict[int, list[int]]:
