@@ -31,7 +31,7 @@ from xlakit.passes.core.framework import Pass, PassContext
 from xlakit.passes.core.rules import Rule, RulePass, Rules
 from xlakit.passes.dynamic.pad_dynamic import PadDynamic
 from xlakit.passes.fusion.instruction_fusion import Fuse
-from xlakit.passes.scheduling.rematerialize import Rematerialize
+from xlakit.passes.scheduling.peak_memory import may_have_large_peak
 from xlakit.passes.simplify.arithmetic import ARITHMETIC
 from xlakit.passes.simplify.common_subexpressions import CommonSubexpressions
 from xlakit.passes.simplify.control_flow import CONTROL_FLOW
@@ -86,7 +86,7 @@ _UNROLL_LOOPS = _of_loops("unroll-loops", "unroll", "UnrollLoops")
 _WHILE_RANGES = _of_loops("while-ranges", "ranges", "WhileRanges")
 _WHILE_SUMS = _of_loops("while-sums", "sums", "WhileSums")
 _PARTIAL_SORTS = Deferred(
-    "partial-sorts", "xlakit.passes.simplify.sorts", "PartialSorts", has(Sort), left_out_by="fusion"
+    "partial-sorts", "xlakit.passes.simplify.partial_sorts", "PartialSorts", has(Sort), left_out_by="fusion"
 )
 _POOLING_GRADIENTS = Deferred(
     "pooling-gradients",
@@ -116,6 +116,13 @@ _COLLECTIVE_MATMUL = Deferred(
 )
 _EPILOGUES = Deferred(
     "epilogues", "xlakit.passes.fusion.epilogues", "Epilogues", has(Dot, Convolution), left_out_by="fusion"
+)
+_REMATERIALIZE = Deferred(
+    "rematerialize",
+    "xlakit.passes.scheduling.rematerialize",
+    "Rematerialize",
+    may_have_large_peak,
+    left_out_by="memory",
 )
 _OVERLAP_COLLECTIVES = Deferred(
     "overlap-collectives", "xlakit.passes.scheduling.overlap_collectives", "OverlapCollectives"
@@ -160,7 +167,7 @@ PIPELINE: tuple[Pass, ...] = (
     _EPILOGUES,
     # Fusions have copies of constants, whose originals are dead now.
     DeadCode(),
-    Rematerialize(),
+    _REMATERIALIZE,
 )
 # The passes that run after the pipeline in programs that span processes.
 BETWEEN_PROCESSES: tuple[Pass, ...] = (_OVERLAP_COLLECTIVES, _UNIQUE_NAMES)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from xlakit import machine
 from xlakit.data.shape import Shape
 from xlakit.dataclass import dataclass
 from xlakit.ir.instruction import Computation, HloModule, Instruction
@@ -16,12 +17,15 @@ from xlakit.ops.data import Constant, GetTupleElement, Parameter, Tuple
 from xlakit.ops.dynamic import DynamicUpdateSlice
 from xlakit.ops.movement import Reshape
 from xlakit.ops.scatter import Scatter
+from xlakit.options import knob
 
 # Operations without arrays of their own.
 _ALIASES = (Forwarding, Reshape)
 # Operations that may update their first operand in place.
 _UPDATES = (DynamicUpdateSlice, Scatter, While)
 _NOT_KEPT = (Constant, Parameter)
+# The least peak in bytes for rematerialization to act on.
+SMALL_PEAK = knob("rematerialize.small_peak", lambda: machine.current().l3 // 8, 0)
 
 
 @dataclass(slots=True)
@@ -47,6 +51,11 @@ def stays_below(module: HloModule, limit: float) -> bool:
         if total >= limit:
             return False
     return total < limit
+
+
+def may_have_large_peak(module: HloModule) -> bool:
+    """Whether the peak of a program may be so large that rematerialization acts on it."""
+    return not stays_below(module, SMALL_PEAK.value)
 
 
 class Memory:

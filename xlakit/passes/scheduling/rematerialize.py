@@ -13,7 +13,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import field
 
-from xlakit import machine
 from xlakit.data.shape import make_tuple_shape
 from xlakit.dataclass import dataclass
 from xlakit.ir.attributes import Annotations
@@ -37,10 +36,9 @@ from xlakit.passes.core.framework import (
 )
 from xlakit.passes.fusion.fusible import is_simple
 from xlakit.passes.fusion.product_chain import chain_of
-from xlakit.passes.scheduling.peak_memory import Memory, stays_below
+from xlakit.passes.scheduling.peak_memory import SMALL_PEAK, Memory, may_have_large_peak
 
-# The least peak in bytes for the pass to act on, and the least fraction of it that must be saved.
-_SMALL_PEAK = knob("rematerialize.small_peak", lambda: machine.current().l3 // 8, 0)
+# The least fraction of the peak that must be saved.
 _LEAST_SAVED = 1 / 32
 # Arrays below this fraction of the peak are not considered.
 _SMALL_PART = knob("rematerialize.small_part", 1 / 256, 0.0)
@@ -58,7 +56,7 @@ class Rematerialize(Pass):
 
     def run(self, module: HloModule, context: PassContext) -> HloModule:
         """Process callees first, since their peaks count at their callers."""
-        if module.is_scheduled or stays_below(module, _SMALL_PEAK.value):
+        if module.is_scheduled or not may_have_large_peak(module):
             return module
         peaks: dict[Computation, int] = {}
 
@@ -77,7 +75,7 @@ def _lowered(
     left = -1.0
     for _ in range(_MOST_ITERATIONS):
         at_peak = _Peak(computation, memory)
-        if at_peak.peak < _SMALL_PEAK.value:
+        if at_peak.peak < SMALL_PEAK.value:
             break
         if left < 0:
             left = flops_of(computation) / _FLOPS_FOR_ELEMENT.value

@@ -36,7 +36,7 @@ from xlakit.ops.sort import Sort, TopK
 from xlakit.options import knob
 from xlakit.passes.analysis.cost_model import cost_model
 from xlakit.passes.analysis.sort_order import SortKey
-from xlakit.passes.simplify.sorts import is_index, partial_sort
+from xlakit.passes.simplify.partial_sorts import is_index, partial_sort
 
 # Up to this many elements are collected in a list, by insertion.
 FEW = knob("top_k.few", 32, 0, 3)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from fractions import Fraction
 from functools import cache
 
 import numpy as np
@@ -68,6 +67,9 @@ def exact_inverse(c: float) -> float | None:
 
     c: an F32. x: any F32 but -0, as long as no step overflows or underflows.
     """
+    # Imported here: few programs divide by constants.
+    from fractions import Fraction
+
     if c == 0 or not math.isfinite(c) or not -_DIVISOR <= math.frexp(c)[1] <= _DIVISOR:
         return None
     r = float(np.float32(1 / c))
