@@ -490,3 +490,11 @@ def test_what_a_text_leaves_out_or_says_twice_is_equal_after_a_proto():
     assert HloModule.from_proto(module.to_proto()) == module
     assert HloModule.from_text(module.to_text()) == module
     assert HloModule.from_text(text.replace("operand_precision={default,default}, ", "")) == module
+
+
+@pytest.mark.parametrize("field", ["name", "execution_thread"])
+def test_names_of_computations_that_are_not_unicode_are_refused(field):
+    module = scalar_module()
+    entry = dataclasses.replace(module.entry, **{field: "a\udcff"})
+    with pytest.raises(FormatError, match=r"computation .* cannot be written as a proto"):
+        write_module(module.with_entry(entry))

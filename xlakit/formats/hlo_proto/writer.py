@@ -68,7 +68,12 @@ class _Writing:
         }
 
     def computation(self, computation: Computation, proto: Any) -> None:
-        proto.name = self.computation_names[computation]
+        try:
+            proto.name = self.computation_names[computation]
+            if computation.execution_thread != "main":
+                proto.execution_thread = computation.execution_thread
+        except _REFUSALS as error:
+            raise _explained(error, f"computation '{computation.name}'") from None
         proto.id = self.ids[computation]
         for instruction in computation.instructions:
             self.instruction(instruction, proto.instructions.add(), computation)
@@ -79,8 +84,6 @@ class _Writing:
         shape = computation.program_shape
         write_program_shape(replace(shape, parameter_names=self.parameter_names(computation)), proto.program_shape)
         proto.is_fusion_computation = computation in self.fused
-        if computation.execution_thread != "main":
-            proto.execution_thread = computation.execution_thread
 
     def parameter_names(self, computation: Computation) -> tuple[str, ...]:
         return tuple(self.names[parameter] for parameter in computation.parameters)
