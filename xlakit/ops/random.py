@@ -16,8 +16,6 @@ from xlakit.ir.enums import RandomAlgorithm, RandomDistribution
 from xlakit.ir.operation import Array, Evaluation, Kind, Op, Value, attribute, operation
 from xlakit.ops.handle import Builder, OperandLike, XlaOp, as_op, building, common_builder, emit
 from xlakit.ops.shared.checks import need_declared
-from xlakit.ops.shared.random_bits import philox_bits, threefry_bits
-from xlakit.ops.shared.random_numbers import Draw, coins, normals, uniform_floats, uniform_integers
 
 
 @operation("rng", arity=2, documents=("RngUniform", "RngNormal"))
@@ -63,6 +61,9 @@ class Rng(Op):
         return shape.without_layout()
 
     def evaluate(self, context: Evaluation, *operands: Value) -> Value:
+        # Imported here, as below: a compilation draws no numbers.
+        from xlakit.ops.shared.random_numbers import Draw, coins, normals, uniform_floats, uniform_integers
+
         kind, size = context.shape.element_type, context.shape.dimensions
         first, second = (o[()] for o in operands)
         draw = Draw(*context.draw())
@@ -148,6 +149,8 @@ class RngBitGenerator(Op):
         return shape.without_layout()
 
     def evaluate(self, context: Evaluation, *operands: Value) -> Value:
+        from xlakit.ops.shared.random_bits import philox_bits, threefry_bits
+
         shape = context.shape.tuple_shapes[1] if context.shape.is_tuple else context.shape
         width = shape.element_type.bit_width
         key, *counters = (int(word) for word in operands[0])
