@@ -23,6 +23,13 @@ def test_closed_streams_are_told(add_file, monkeypatch, capsys, stream):
     assert "is closed" in capsys.readouterr().err
     assert cli.main(["run", "-" if stream == "stdin" else add_file]) == 1
     assert capsys.readouterr().err.count("is closed") == 1
+    # In a process of its own: the server takes over the streams.
+    code = f"import sys; sys.{stream} = None; from xlakit.tools import cli; sys.exit(cli.main(['lsp']))"
+    child = subprocess.run(
+        [sys.executable, "-c", code], input="", capture_output=True, text=True, timeout=60, check=False
+    )
+    assert (child.returncode, "Traceback" in child.stderr) == (1, False)
+    assert "is closed" in child.stderr
 
 
 def test_faults_are_not_printed_among_results_where_standard_error_is_closed(add_text, tmp_path, monkeypatch, capsys):

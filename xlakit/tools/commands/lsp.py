@@ -9,7 +9,7 @@ import signal
 import sys
 
 from xlakit.errors import UnsupportedError
-from xlakit.tools.commands.shared import Commands, add_command, add_lints, lint_names, print_error_line
+from xlakit.tools.commands.shared import Commands, add_command, add_lints, lint_names, open_stream, print_error_line
 
 
 def add(commands: Commands) -> None:
@@ -30,12 +30,13 @@ def _run(options: argparse.Namespace) -> int:
     lints = Lints(*lint_names(options))
     # A name that is wrong is told before the editor's first request.
     chosen(lints.enable, lints.disable)
-    if sys.stdin is not None and sys.stdin.isatty():  # pyright: ignore[reportUnnecessaryComparison]
+    stdin, stdout = open_stream(sys.stdin, "standard input"), open_stream(sys.stdout, "standard output")
+    if stdin.isatty():
         print_error_line("an editor starts this, and talks to it (docs/editor.md); Ctrl-C ends it")
     # The thread that reads standard input cannot be interrupted, so that an end by an exception would wait for it.
     signal.signal(signal.SIGINT, lambda *_: os._exit(130))
     # The protocol's stream is its own: what anything else prints goes to standard error, and pygls closes what it had.
-    sys.stdout.flush()
+    stdout.flush()
     with os.fdopen(os.dup(1), "wb") as stream:
         os.dup2(2, 1)
         make_server(lints).start_io(stdout=stream)
