@@ -39,7 +39,7 @@ def asynchronously():
 def _process(initializer):
     if find_spec("jax") is None or find_spec("jaxlib") is None:
         pytest.skip("JAX is not installed")
-    from xlakit.jax.plugin import VERSIONS
+    from xlakit.jax.versions import VERSIONS
 
     jax = pytest.importorskip("jax")
     if jax.__version__ not in VERSIONS:

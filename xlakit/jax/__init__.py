@@ -19,7 +19,7 @@ queue.py                the queue of asynchronous calls: whether it is used, and
 lowerings/              lowering rules of JAX's operations for this platform
 serialized.py           executables as bytes, for files
 patches.py              functions of JAX that are replaced, because PJRT has no means for what they do
-versions/               differences between JAX's versions
+versions.py             differences between JAX's versions
 profiler.py             steps of programs in JAX's traces
 records.py              records of words that native code reads; named_values.py those that JAX reads by names
 plugin.py               the table of functions, and its registration

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from xlakit.errors import ExecutionError
+from xlakit.jax import versions
 from xlakit.jax.api import slots as interface
 from xlakit.jax.identity import CPU
 from xlakit.jax.native.library import Native
@@ -14,7 +15,6 @@ from xlakit.jax.patches import replace
 from xlakit.jax.profiler import Profiler, announce
 from xlakit.jax.records import keep_for_ever, words_of
 from xlakit.jax.slots import State, callbacks, failure_callback
-from xlakit.jax.versions import VERSIONS, unsupported
 
 _CAPSULE_NAME: Final = b"pjrt_c_api"
 # JAX's default platform is the one with the highest priority. As ``cpu`` xlakit has jaxlib's priority, below all
@@ -92,8 +92,8 @@ def _check_versions() -> None:
     import jaxlib.version
 
     for name, version in (("jax", jax.__version__), ("jaxlib", jaxlib.version.__version__)):
-        if version not in VERSIONS:
-            raise unsupported(name, version, VERSIONS)
+        if version not in versions.VERSIONS:
+            raise versions.unsupported(name, version)
 
 
 def _refusing(error: Exception) -> Callable[[], Any]:

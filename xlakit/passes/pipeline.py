@@ -29,7 +29,6 @@ from xlakit.passes.canonicalize.normalize_precision import NormalizePrecision
 from xlakit.passes.core.deferred import Deferred, calls, has
 from xlakit.passes.core.framework import Pass, PassContext
 from xlakit.passes.core.rules import Rule, RulePass, Rules
-from xlakit.passes.dynamic.pad_dynamic import PadDynamic
 from xlakit.passes.fusion.instruction_fusion import Fuse
 from xlakit.passes.scheduling.peak_memory import may_have_large_peak
 from xlakit.passes.simplify.arithmetic import ARITHMETIC
@@ -75,10 +74,17 @@ _SIMPLIFY = RulePass(
 )
 
 
+def _is_dynamic(module: HloModule) -> bool:
+    return any(i.shape.is_dynamic for i in module.instructions)
+
+
 def _of_loops(name: str, module: str, class_name: str) -> Pass:
     return Deferred(name, f"xlakit.passes.loops.{module}", class_name, calls(While))
 
 
+_PAD_DYNAMIC = Deferred(
+    "pad-dynamic", "xlakit.passes.dynamic.padding", "PadDynamic", _is_dynamic, left_out_by="", is_needed=True
+)
 _PACK_INVARIANTS = _of_loops("pack-invariants", "pack_invariants", "PackInvariants")
 _WHILE_INVARIANTS = _of_loops("while-invariants", "invariants", "WhileInvariants")
 _WHILE_ELEMENTS = _of_loops("while-elements", "carried", "WhileElements")
@@ -137,7 +143,7 @@ PIPELINE: tuple[Pass, ...] = (
     ControlDependencies(),
     NormalizeLayouts(),
     NormalizePrecision(),
-    PadDynamic(),
+    _PAD_DYNAMIC,
     Expand(),
     InlineCalls(),
     DeadCode(),

@@ -1,6 +1,6 @@
 """Bounded dynamic dimensions: rewrites programs to padded arrays of static shapes and scalars for the sizes.
 
-pad_dynamic.py    the pass; padding.py the rewrite, with calls, loops and branches
+padding.py        the pass, with calls, loops and branches
 padded_values.py  a padded value, and the builder of rules with its arithmetic of sizes
 padded_calls.py   what has no rule: a host call on the valid elements
 

@@ -26,7 +26,7 @@ from xlakit.ops.data import Constant, GetTupleElement, Tuple
 from xlakit.ops.dynamic import DynamicReshape, SetDimensionSize
 from xlakit.passes.canonicalize.expand import Expand
 from xlakit.passes.core.computation_builder import ComputationCloner
-from xlakit.passes.core.framework import PassContext, live_instructions
+from xlakit.passes.core.framework import Pass, PassContext, live_instructions
 from xlakit.passes.dynamic.padded_algebra import ALGEBRA, NORMS
 from xlakit.passes.dynamic.padded_calls import at_sizes, joined, parted, with_sizes
 from xlakit.passes.dynamic.padded_collectives import COLLECTIVES
@@ -55,12 +55,24 @@ _SIZE = Shape(PrimitiveType.S32)
 _DimensionsByParameter = tuple[frozenset[DynamicDimension], ...]
 
 
-def padded(module: HloModule, context: PassContext) -> HloModule:
-    """The module with all dynamic dimensions replaced by padded arrays."""
-    # Async pairs, hints and scans are expanded while their operands still have dynamic dimensions.
-    module = Expand().run(module, context)
-    context.computation_names = {c.name for c in module.computations}
-    return _Padding(module, context).module()
+class PadDynamic(Pass):
+    """Give every array static dimensions: a dynamic one gets its bound, and an S32 scalar with its size.
+
+    Raises UnsupportedError for dimensions without a bound, and async pairs whose results have dynamic dimensions.
+    """
+
+    name = "pad-dynamic"
+    left_out_by = ""
+    is_needed = True
+
+    def run(self, module: HloModule, context: PassContext) -> HloModule:
+        """Change all computations in one rewrite, since sizes are passed between them."""
+        if not context.spend("dynamic", sum(1 for i in module.instructions if i.shape.is_dynamic)):
+            return module
+        # Async pairs, hints and scans are expanded while their operands still have dynamic dimensions.
+        module = Expand().run(module, context)
+        context.computation_names = {c.name for c in module.computations}
+        return _Padding(module, context).module()
 
 
 @dataclass(frozen=True, slots=True)

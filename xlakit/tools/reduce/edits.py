@@ -16,7 +16,7 @@ from xlakit.ir.names import unused_name
 from xlakit.ir.operation import Op
 from xlakit.ops.control import Call, Fusion
 from xlakit.ops.data import GetTupleElement, Parameter, Tuple
-from xlakit.passes.core.framework import mark_live
+from xlakit.passes.core.framework import change_computations, mark_live
 
 # An edit of one instruction, called with the draft, the instruction, and its operation and operands after earlier
 # edits. Gives the instruction that replaces it, or None to keep the operation.
@@ -258,15 +258,10 @@ def without_annotations(module: HloModule, *, layouts: bool = False) -> HloModul
 
     layouts: keep the layouts of instructions, which a fault may depend on.
     """
-    rebuilt: dict[Computation, Computation] = {}
 
     def bare(i: Instruction, operands: tuple[Instruction, ...]) -> Instruction:
-        op = i.op.map_computations(lambda c: rebuilt[c]) if i.op.can_call else i.op
         shape = i.shape if layouts else i.shape.without_layout()
-        return i.replace(op=op, operands=operands, shape=shape, annotations=Annotations(), control_predecessors=())
+        return i.replace(operands=operands, shape=shape, annotations=Annotations(), control_predecessors=())
 
-    for old in module.computations:
-        rebuilt[old] = old.rebuild(bare)
-    return HloModule(
-        module.name, rebuilt[module.entry], replica_count=module.replica_count, num_partitions=module.num_partitions
-    )
+    entry = change_computations(module, lambda computation: computation.rebuild(bare)).entry
+    return HloModule(module.name, entry, replica_count=module.replica_count, num_partitions=module.num_partitions)
