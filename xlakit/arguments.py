@@ -403,18 +403,7 @@ def explaining(function: Callable[_P, _R]) -> Callable[_P, _R]:
 def constructing(kind: type[_T]) -> type[_T]:
     """Let failures of a class's constructor, by the number or types of its arguments, raise ArgumentError."""
     init: Any = kind.__init__
-    parameters = Parameters(init)
-
-    @functools.wraps(init)
-    def checked(self: _T, *args: object, **named: object) -> None:
-        try:
-            init(self, *args, **named)
-        except (TypeError, AttributeError) as error:
-            if not isinstance(error, ArgumentError):
-                parameters.converted((self, *args), named)
-            raise
-
-    kind.__init__ = checked
+    kind.__init__ = explaining(init)
     return kind
 
 

@@ -7,7 +7,7 @@ from collections.abc import Collection, Sequence
 
 def aligned(rows: Sequence[Sequence[str]], *, right: Collection[int] = ()) -> str:
     """Rows of cells as lines with aligned columns; the columns whose numbers are in ``right`` align right."""
-    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return "\n".join(
         "  ".join(
             cell.rjust(width) if i in right else cell.ljust(width)

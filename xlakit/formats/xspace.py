@@ -37,7 +37,7 @@ def write_xspace(plane_name: str, lines: Iterable[Line], warnings: Sequence[str]
     space = schema.new("XSpace")
     plane = space.planes.add(name=plane_name)
     space.warnings.extend(warnings)
-    distance = time.time_ns() - time.clock_gettime_ns(time.CLOCK_MONOTONIC)
+    distance = time.time_ns() - now()
     names = _Names(plane.event_metadata)
     stats = _Names(plane.stat_metadata)
     for line in lines:
@@ -51,6 +51,11 @@ def write_xspace(plane_name: str, lines: Iterable[Line], warnings: Sequence[str]
             for name, value in span.stats.items():
                 _set(event.stats.add(metadata_id=stats.number(name)), value)
     return space.SerializeToString()
+
+
+def now() -> int:
+    """The monotonic clock, in nanoseconds."""
+    return time.clock_gettime_ns(time.CLOCK_MONOTONIC)
 
 
 def plane_names(xspace: bytes) -> list[str]:

@@ -45,7 +45,7 @@ def _instruction(
 ) -> Structure:
     annotations = instruction.annotations
     return (
-        _operation(instruction.op, numbers),
+        (instruction.opcode, attributes_of(instruction.op, numbers)),
         instruction.shape.with_implied_layouts(),
         tuple(indices[operand] for operand in instruction.operands),
         frozenset(indices[before] for before in instruction.control_predecessors),
@@ -56,15 +56,16 @@ def _instruction(
     )
 
 
-def _operation(op: Op, numbers: Mapping[Computation, int]) -> Structure:
-    return op.opcode, tuple(_attribute(getattr(op, spec.name), spec.kind, numbers) for spec in op.attributes)
+def attributes_of(op: Op, numbers: Mapping[Computation, int]) -> Structure:
+    """The attributes of an operation; a computation is its number, or -1 where it has none."""
+    return tuple(_attribute(getattr(op, spec.name), spec.kind, numbers) for spec in op.attributes)
 
 
 def _attribute(value: Any, kind: Kind, numbers: Mapping[Computation, int]) -> Any:
     if kind is Kind.COMPUTATION:
-        return None if value is None else numbers[value]
+        return None if value is None else numbers.get(value, -1)
     if kind is Kind.COMPUTATION_LIST:
-        return None if value is None else tuple(numbers[computation] for computation in value)
+        return None if value is None else tuple(numbers.get(computation, -1) for computation in value)
     # Floats are compared by their hexadecimal text: as numbers NaN would differ from itself, and -0 would equal 0.
     return value.hex() if isinstance(value, float) else value
 

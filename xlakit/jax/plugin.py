@@ -6,6 +6,7 @@ import ctypes
 from collections.abc import Callable
 from typing import Any, Final
 
+from xlakit.cpu.runtime.numpy_api import keep_for_ever, lasting_capsule
 from xlakit.errors import ExecutionError
 from xlakit.jax import versions
 from xlakit.jax.api import slots as interface
@@ -13,10 +14,9 @@ from xlakit.jax.identity import CPU
 from xlakit.jax.native.library import Native
 from xlakit.jax.patches import replace
 from xlakit.jax.profiler import Profiler, announce
-from xlakit.jax.records import keep_for_ever, words_of
+from xlakit.jax.records import words_of
 from xlakit.jax.slots import State, callbacks, failure_callback
 
-_CAPSULE_NAME: Final = b"pjrt_c_api"
 # JAX's default platform is the one with the highest priority. As ``cpu`` xlakit has jaxlib's priority, below all
 # accelerators; as a plugin it has a plugin's, above them.
 _PRIORITIES: Final = {CPU: 0}
@@ -71,7 +71,7 @@ def _register(platform: str, *, is_default: bool) -> None:
 
     _check_versions()
     state = State(platform)
-    capsule = _capsule(_table(state))
+    capsule = lasting_capsule(_table(state), b"pjrt_c_api")
     bridge: Any = xla_bridge
     bridge._nonexperimental_plugins.add(platform)
     bridge.register_plugin(platform, priority=_PRIORITIES.get(platform, _PLUGIN_PRIORITY), c_api=capsule)
@@ -114,16 +114,6 @@ def _table(state: State) -> Any:
     layouts = words_of([8 * (len(functions) + 5), interface.LAYOUTS_NUMBER, following, *functions, 0, 0])
     head = [interface.TABLE_BYTES, ctypes.addressof(layouts), interface.VERSION_BYTES, 0, version]
     table = words_of([*head, *(addresses[name] for name in interface.SLOTS)])
-    for part in (table, layouts, state):
+    for part in (layouts, state):
         keep_for_ever(part)
     return table
-
-
-def _capsule(table: Any) -> Any:
-    name = ctypes.create_string_buffer(_CAPSULE_NAME)
-    keep_for_ever(name)
-    prototype = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)
-    make = prototype(("PyCapsule_New", ctypes.pythonapi))
-    capsule: Any = make(ctypes.addressof(table), ctypes.addressof(name), None)
-    keep_for_ever(capsule)
-    return capsule

@@ -14,8 +14,9 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
+from xlakit.cpu.runtime.numpy_api import keep_for_ever
 from xlakit.errors import XlakitError
-from xlakit.jax.records import keep_for_ever, words_of
+from xlakit.jax.records import words_of
 from xlakit.settings import profile_folder
 
 if TYPE_CHECKING:

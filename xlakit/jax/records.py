@@ -48,8 +48,3 @@ class Words:
 def words_of(values: Sequence[int]) -> Any:
     """An array of words in memory; at least one word, so that it has an address."""
     return (ctypes.c_int64 * max(1, len(values)))(*values)
-
-
-def keep_for_ever(value: Any) -> None:
-    """Keep an object alive until the process ends, as native code may use it until then."""
-    ctypes.pythonapi.Py_IncRef(ctypes.py_object(value))

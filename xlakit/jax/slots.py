@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from xlakit import compile_cache as cache
 from xlakit.collector import collecting_less
+from xlakit.cpu.runtime.numpy_api import keep_for_ever
 from xlakit.errors import (
     ArgumentError,
     HandlerError,
@@ -30,7 +31,6 @@ from xlakit.jax.named_values import NamedIntegers
 from xlakit.jax.native.records import EXECUTABLE
 from xlakit.jax.processes import is_current
 from xlakit.jax.queue import open_queue
-from xlakit.jax.records import keep_for_ever
 from xlakit.jax.wire import DESCRIBED
 from xlakit.options import compiling, current
 from xlakit.settings import check_settings

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
+from xlakit.data.text_table import aligned
 from xlakit.dataclass import dataclass
 from xlakit.ir.instruction import HloModule
 from xlakit.memory.aliasing import Alias, AliasKind, aliases
@@ -128,11 +129,11 @@ def _text(plan: MemoryPlan) -> str:
         *_steps(plan, plan.steps, "  "),
         "",
         "slices (size, live range by the numbers of steps, values):",
-        *_table([_slice(plan, slice_) for slice_ in plan.slices]),
+        *_indented(aligned([_slice(plan, slice_) for slice_ in plan.slices], right=(1, 2))),
     ]
     if plan.aliases:
         rows = [[str(alias), _outcome(plan, alias.source, alias.target)] for alias in plan.aliases]
-        lines += ["", "aliases:", *_table(rows)]
+        lines += ["", "aliases:", *_indented(aligned(rows))]
     if plan.donations:
         lines += [
             "",
@@ -146,15 +147,8 @@ def _count(number: int, noun: str) -> str:
     return f"{number} {noun if number == 1 else noun[:-1] + 'ies' if noun.endswith('y') else noun + 's'}"
 
 
-def _table(rows: Sequence[Sequence[str]]) -> list[str]:
-    """Rows with columns of one width, numbers to the right."""
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    return [
-        (
-            "  " + "  ".join(c.rjust(w) if c[:1].isdigit() else c.ljust(w) for c, w in zip(row, widths, strict=True))
-        ).rstrip()
-        for row in rows
-    ]
+def _indented(table: str) -> list[str]:
+    return [f"  {line}" for line in table.splitlines()]
 
 
 def _slice(plan: MemoryPlan, slice_: BufferSlice) -> list[str]:

@@ -19,7 +19,7 @@ from xlakit.compat.xla_client.binding import bound, incompatible, unconstructed
 from xlakit.compat.xla_client.errors import as_status, with_status
 from xlakit.dataclass import dataclass
 from xlakit.errors import ArgumentError, ExecutionError, UnsupportedError
-from xlakit.formats.xspace import Line, Span, chrome_events, plane_names, write_xspace
+from xlakit.formats.xspace import Line, Span, chrome_events, now, plane_names, write_xspace
 
 
 @dataclass(slots=True, eq=False)
@@ -96,10 +96,6 @@ class ProfilerSession:
         self.export(self.stop(), tensorboard_dir)
 
 
-def _now() -> int:
-    return time.clock_gettime_ns(time.CLOCK_MONOTONIC)
-
-
 class TraceMe:
     """A block of code with a name and metadata; a context manager. Sessions record how long it took."""
 
@@ -118,7 +114,7 @@ class TraceMe:
         if ProfilerServer.count:
             self._outer = _jaxlib_profiler().TraceMe(self._name, **self._metadata)
             self._outer.__enter__()
-        self._start = _now()
+        self._start = now()
         return self
 
     def __exit__(
@@ -129,7 +125,7 @@ class TraceMe:
         session = ProfilerSession.current()
         if session is not None:
             metadata = {name: str(value) for name, value in self._metadata.items()}
-            session.add(Span(self._name, self._start, _now(), metadata))
+            session.add(Span(self._name, self._start, now(), metadata))
 
     def set_metadata(self, **kwargs: Any) -> None:
         """Add metadata."""

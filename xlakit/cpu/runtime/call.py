@@ -13,6 +13,7 @@ from xlakit.cpu.runtime.context import Context, Status
 from xlakit.cpu.runtime.host import take_error
 from xlakit.cpu.runtime.library import runtime
 from xlakit.cpu.runtime.native_call import LEAF, NOTHING
+from xlakit.cpu.runtime.numpy_api import keep_for_ever
 from xlakit.data.shape import Shape
 from xlakit.errors import ExecutionError, ResourceError
 
@@ -76,7 +77,7 @@ def make_caller(
 def _method() -> _MethodDef:
     method = _MethodDef(b"executable", runtime().symbols["xlakit_call"], _METH_FASTCALL, None)
     # Python functions point to it, and may be called while the interpreter finalizes, so it is never freed.
-    ctypes.pythonapi.Py_IncRef(ctypes.py_object(method))
+    keep_for_ever(method)
     return method
 
 

@@ -17,7 +17,7 @@ from xlakit.cpu.cache.cache_key import process_code
 from xlakit.cpu.llvm.effort import Effort
 from xlakit.cpu.llvm.library import Library, laid_out
 from xlakit.cpu.runtime.host import host_symbols
-from xlakit.cpu.runtime.numpy_api import api_symbols, data_handler
+from xlakit.cpu.runtime.numpy_api import api_symbols, data_handler, keep_for_ever
 from xlakit.cpu.runtime.processors import default_threads, processor_count
 from xlakit.errors import UnsupportedError
 from xlakit.settings import kept_bytes
@@ -106,7 +106,7 @@ class Runtime:
         exported = [*_FOR_PROGRAMS, *_FUNCTIONS, *([] if api is None else _FOR_PYTHON)]
         self._library = Library("xlakit_runtime", data, exported, {**host_symbols(), **(api or {})}, stays=True)
         # Never unloaded, not even while the interpreter finalizes.
-        ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._library))
+        keep_for_ever(self._library)
         self.symbols = {name: self._library.address(name) for name in exported}
         self._functions = {
             name: ctypes.CFUNCTYPE(result, *[ctypes.c_int64] * count)(self.symbols[name])

@@ -94,15 +94,24 @@ class _DataHandler(ctypes.Structure):
 
 def data_handler(malloc: int, calloc: int, realloc: int, free: int) -> Any:
     """NumPy's capsule for array memory that the given native functions manage. It is never freed."""
-    handler = _DataHandler(b"xlakit", 1, None, malloc, calloc, realloc, free)
-    name = ctypes.create_string_buffer(b"mem_handler")
+    # Arrays may outlive all modules.
+    return lasting_capsule(_DataHandler(b"xlakit", 1, None, malloc, calloc, realloc, free), b"mem_handler")
+
+
+def lasting_capsule(memory: Any, name: bytes) -> Any:
+    """Python's capsule for the address of a ctypes object. Both stay until the process ends."""
+    text = ctypes.create_string_buffer(name)
     prototype = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)
     make = prototype(("PyCapsule_New", ctypes.pythonapi))
-    capsule: Any = make(ctypes.addressof(handler), ctypes.addressof(name), None)
-    # Arrays may outlive all modules.
-    for reference in (handler, name, capsule):
-        ctypes.pythonapi.Py_IncRef(ctypes.py_object(reference))
+    capsule: Any = make(ctypes.addressof(memory), ctypes.addressof(text), None)
+    for reference in (memory, text, capsule):
+        keep_for_ever(reference)
     return capsule
+
+
+def keep_for_ever(value: Any) -> None:
+    """Keep an object alive until the process ends, as native code may use it until then."""
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(value))
 
 
 def _fields_hold(table: int) -> bool:

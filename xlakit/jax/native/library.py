@@ -12,8 +12,8 @@ from xlakit.cpu.cache.cache_key import process_code
 from xlakit.cpu.llvm.effort import Effort
 from xlakit.cpu.llvm.library import Library, laid_out
 from xlakit.cpu.runtime import runtime_symbols
+from xlakit.cpu.runtime.numpy_api import keep_for_ever
 from xlakit.jax.native.records import FAILURE, object_symbol
-from xlakit.jax.records import keep_for_ever
 
 _FORK: Final = ("queue_before_fork", "queue_after_fork_in_parent", "queue_after_fork_in_child")
 _FOR_PYTHON: Final = (
@@ -52,7 +52,7 @@ class Native:
             symbols,
             stays=True,
         )
-        ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._library))
+        keep_for_ever(self._library)
         self.slots: Mapping[str, int] = {name: self._library.address(name) for name in names}
         self._make_error = self._function(
             "make_error", ctypes.c_void_p, ctypes.c_int64, ctypes.c_char_p, ctypes.c_int64

@@ -16,12 +16,10 @@ Among equal fingerprints, instructions of the same name are paired first, then i
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from typing import Any
 
-from xlakit.data.shape import Shape
 from xlakit.ir.def_use import users_of
 from xlakit.ir.instruction import Computation, Instruction
-from xlakit.ir.operation import Kind
+from xlakit.ir.structure import attributes_of
 from xlakit.ops.data import Constant, Parameter
 
 _Fingerprint = Callable[[Instruction], Hashable]
@@ -54,7 +52,9 @@ class _Fingerprints:
     def __init__(self, computation: Computation, numbers: Mapping[Computation, int]) -> None:
         self.by_operands: dict[Instruction, int] = {}
         self.by_users: dict[Instruction, int] = {}
-        operation_hashes = {i: hash((operation(i, numbers), _plain(i.shape))) for i in computation.instructions}
+        operation_hashes = {
+            i: hash((operation(i, numbers), i.shape.without_layout())) for i in computation.instructions
+        }
         for i in computation.instructions:
             self.by_operands[i] = hash((operation_hashes[i], tuple(self.by_operands[o] for o in i.operands)))
         readers: dict[Instruction, list[int]] = {i: [] for i in computation.instructions}
@@ -72,20 +72,7 @@ def operation(i: Instruction, numbers: Mapping[Computation, int]) -> Hashable:
         return i.opcode, i.op.number
     if isinstance(i.op, Constant):
         return i.opcode, i.op.literal
-    return i.opcode, tuple(_attribute(getattr(i.op, s.name), s.kind, numbers) for s in i.op.attributes)
-
-
-def _attribute(value: Any, kind: Kind, numbers: Mapping[Computation, int]) -> Hashable:
-    if kind is Kind.COMPUTATION:
-        return None if value is None else numbers.get(value, -1)
-    if kind is Kind.COMPUTATION_LIST:
-        return tuple(numbers.get(c, -1) for c in value or ())
-    # As a number NaN would differ from itself.
-    return value.hex() if isinstance(value, float) else value
-
-
-def _plain(shape: Shape) -> Shape:
-    return shape.without_layout()
+    return i.opcode, attributes_of(i.op, numbers)
 
 
 def _source(i: Instruction) -> Hashable:
@@ -130,7 +117,7 @@ class _Pairing:
             near = [u for o in i.operands if o in self.found for u in users.get(self.found[o], ())]
             near += [o for u in own_users.get(i, ()) if u in self.found for o in self.found[u].operands]
             for other in near:
-                alike = other.opcode == i.opcode and _plain(other.shape) == _plain(i.shape)
+                alike = other.opcode == i.opcode and other.shape.without_layout() == i.shape.without_layout()
                 if alike and other not in self._taken:
                     self._add(i, other)
                     break
@@ -138,12 +125,14 @@ class _Pairing:
     def add_replaced(self) -> None:
         """Pair what is left where another operation has the same operands and gives the same shape."""
         left = {
-            (i.operands, _plain(i.shape)): i for i in self._second.instructions if i not in self._taken and i.operands
+            (i.operands, i.shape.without_layout()): i
+            for i in self._second.instructions
+            if i not in self._taken and i.operands
         }
         for i in self._first.instructions:
             if i in self.found or not i.operands or any(o not in self.found for o in i.operands):
                 continue
-            other = left.pop((tuple(self.found[o] for o in i.operands), _plain(i.shape)), None)
+            other = left.pop((tuple(self.found[o] for o in i.operands), i.shape.without_layout()), None)
             if other is not None:
                 self._add(i, other)
 

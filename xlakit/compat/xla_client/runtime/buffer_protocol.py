@@ -16,6 +16,7 @@ from typing import Any, Final
 from xlakit import options
 from xlakit.cpu.llvm import I32, PTR, VOID, Effort, Module, engine
 from xlakit.cpu.llvm.library import Library
+from xlakit.cpu.runtime.numpy_api import keep_for_ever
 
 # PyTypeObject, the same in all versions before 3.12: tp_basicsize and tp_as_buffer.
 _BASIC_SIZE: Final = 32
@@ -40,7 +41,7 @@ def give_buffers(type_: type, exporter: Callable[[Any], object]) -> None:
     if sys.version_info >= (3, 12) or _word(address + _BASIC_SIZE) != type_.__basicsize__:
         return
     # The function and what it calls stay, as the class does.
-    ctypes.pythonapi.Py_IncRef(ctypes.py_object(exporter))
+    keep_for_ever(exporter)
     ctypes.c_void_p.from_address(_word(address + _AS_BUFFER)).value = _bind(id(exporter))
 
 
@@ -55,7 +56,7 @@ def _bind(exporter: int) -> int:
         code = engine.compiled(_text(), Effort.LITTLE)
     symbols["buffer_exporter"] = exporter
     library = Library(f"xlakit_buffers_{next(_numbers)}", code, ["get_buffer"], symbols, stays=True)
-    ctypes.pythonapi.Py_IncRef(ctypes.py_object(library))
+    keep_for_ever(library)
     return library.address("get_buffer")
 
 
