@@ -29,6 +29,13 @@ FAULTS = {
     "sort": ("sort", lambda context, *xs: np.size(xs[0]) >= 4),
     "none": ("abs", lambda context, x: False),
     "loop": ("abs", lambda context, x: "while" in _around),
+    "looped": ("dot", lambda context, x, y: "while" in _around),
+    "nested": ("dot", lambda context, x, y: _around.count("while") > 1),
+    "chosen": ("sine", lambda context, x: "conditional" in _around),
+    "compared": ("compare", lambda context, x, y: "sort" in _around and x.dtype.kind == "f"),
+    # For values that arguments, which are made up, do not have.
+    "late": ("multiply", lambda context, x, y: x.dtype.kind == "i" and (x > 300).any()),
+    "large": ("exponential", lambda context, x: (x > 5).any()),
     # In programs of JAX.
     "rank": ("divide", lambda context, x, y: x.ndim == 3),
     "contraction": ("dot", lambda context, x, y: x.shape[-1] == 64),
@@ -93,7 +100,7 @@ def make(module, *, seed=0, **_):
 
     def run(*arguments):
         undo = [_patched(OPERATIONS[opcode], faulty)]
-        undo += [_patched(OPERATIONS[name], _noting(name)) for name in ("while", "fusion", "conditional")]
+        undo += [_patched(OPERATIONS[name], _noting(name)) for name in ("while", "fusion", "conditional", "sort")]
         try:
             return executable(*arguments)
         finally:

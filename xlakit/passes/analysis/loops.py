@@ -8,20 +8,25 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import field
+from typing import Final
 
 from xlakit.data.shape import Shape
 from xlakit.dataclass import dataclass
 from xlakit.errors import InternalError
 from xlakit.ir.enums import ComparisonDirection
-from xlakit.ir.instruction import Computation, Instruction
+from xlakit.ir.instruction import Computation, HloModule, Instruction
+from xlakit.ir.traits import Distinct
 from xlakit.ops.control import While
-from xlakit.ops.data import GetTupleElement, Tuple
+from xlakit.ops.data import GetTupleElement, Parameter, Tuple
 from xlakit.ops.elementwise.binary import Add, Subtract
 from xlakit.ops.elementwise.compare import Compare
 from xlakit.ops.shared.numerics import limits
 from xlakit.passes.core.computation_builder import ComputationCloner, StateCloner
 from xlakit.passes.core.framework import CalleesPass, PassContext
 from xlakit.passes.core.matching import as_integer, uniform
+
+# More iterations than any run of a small program has.
+_ENDLESS: Final = 1 << 24
 
 
 class LoopPass(CalleesPass):
@@ -111,11 +116,62 @@ def elements_needed(computation: Computation, bits: Sequence[int]) -> dict[Instr
     return masks
 
 
+# -- loops without end -------------------------------------------------------------------------------
+
+
+def decides_once(instruction: Instruction) -> bool:
+    """Whether the condition of a while loop has one result in all iterations: the loop never runs, or has no end."""
+    op = instruction.op_as(While)
+    if op.condition.has_side_effect or any(_is_drawn(i) for i in op.condition.instructions):
+        return False
+    if uniform(op.condition.root) is not None:
+        return True
+    if op.body.root is op.body.parameters[0] or not instruction.shape.is_tuple:
+        return op.body.root is op.body.parameters[0]
+    loop = Loop(instruction)
+    needed = elements_needed(op.condition, [1 << n for n in range(loop.count)])[op.condition.root]
+    return all(n in loop.unchanged for n in range(loop.count) if needed >> n & 1)
+
+
+def _is_drawn(instruction: Instruction) -> bool:
+    """Whether an instruction may give another result for the same operands."""
+    return isinstance(instruction.op, Distinct) and not isinstance(instruction.op, Parameter)
+
+
+def has_endless_loop(module: HloModule) -> bool:
+    """Whether a module has a while loop of which it is clear that it has no end, or none within a reasonable time.
+
+    That of a loop whose condition depends on nothing that changes is not told from one that never runs.
+    """
+    for instruction in module.instructions:
+        if isinstance(instruction.op, While):
+            loop = loop_of(instruction)
+            count = None if loop is None else trip_count(loop)
+            is_stuck = loop is not None and count is None and _is_stuck(loop)
+            if is_stuck or decides_once(instruction) or (count is not None and count > _ENDLESS):
+                return True
+    return False
+
+
 # -- trip counts -------------------------------------------------------------------------------------
 
 
 def trip_count(loop: Loop) -> int | None:
     """The trip count of a loop that counts an integer from one constant to another in constant steps; else None."""
+    test = _test(loop)
+    if test is None:
+        return None
+    number, direction, last = test
+    start = loop.initial(number)
+    first = None if start is None else as_integer(uniform(start))
+    step = _step(loop, number)
+    if first is None or step is None or start is None or not start.shape.element_type.is_integral:
+        return None
+    return _trip_count(first, step, direction, last, *limits(start.shape.element_type))
+
+
+def _test(loop: Loop) -> tuple[int, ComparisonDirection, int] | None:
+    """The element that a loop's condition compares with an integer constant, on its left, and that constant."""
     test = loop.condition.root
     if not isinstance(test.op, Compare):
         return None
@@ -126,15 +182,35 @@ def trip_count(loop: Loop) -> int | None:
     if number is None or _constant(counter, loop, parameter) is not None:
         number = element_read(bound, parameter)
         bound, direction = counter, _SWAPPED[direction]
-    if number is None:
-        return None
-    start = loop.initial(number)
-    first = None if start is None else as_integer(uniform(start))
-    last = _constant(bound, loop, parameter)
+    last = None if number is None else _constant(bound, loop, parameter)
+    return None if number is None or last is None else (number, direction, last)
+
+
+def _is_stuck(loop: Loop) -> bool:
+    """Whether the counter of a loop stays where the loop goes on, or moves away from where it would end."""
+    flag = element_read(loop.condition.root, loop.condition.parameters[0])
+    test = _test(loop) if flag is None else (flag, ComparisonDirection.NE, 0)
+    if test is None:
+        return False
+    number, direction, last = test
+    given = loop.given(number)
+    value = None if given is None else _folded(given)
+    if value is not None:
+        return _trip_count(value, 0, direction, last, value, value) is None
     step = _step(loop, number)
-    if first is None or last is None or step is None or start is None or not start.shape.element_type.is_integral:
+    if step is None or direction in (ComparisonDirection.EQ, ComparisonDirection.NE):
+        return step == 0
+    return step <= 0 if direction in (ComparisonDirection.LT, ComparisonDirection.LE) else step >= 0
+
+
+def _folded(instruction: Instruction) -> int | None:
+    """The integer that an instruction is, a constant or the sum or difference of two."""
+    if not isinstance(instruction.op, (Add, Subtract)):
+        return as_integer(uniform(instruction))
+    left, right = (as_integer(uniform(o)) for o in instruction.operands)
+    if left is None or right is None:
         return None
-    return _trip_count(first, step, direction, last, *limits(start.shape.element_type))
+    return left + right if isinstance(instruction.op, Add) else left - right
 
 
 def counted_elements(loop: Loop) -> dict[int, tuple[int, int]]:

@@ -5,11 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from xlakit.ir.instruction import Computation
-from xlakit.ir.traits import Distinct
 from xlakit.ops.control import While
-from xlakit.ops.data import Parameter
-from xlakit.passes.analysis.loops import elements_needed, loop_of, trip_count
+from xlakit.passes.analysis.loops import decides_once, loop_of, trip_count
 from xlakit.passes.core.matching import as_integer, uniform
 from xlakit.passes.loops.invariants import invariant_instructions
 from xlakit.tools.lint.registry import Found, lint
@@ -44,30 +41,15 @@ def _loop_invariant_not_hoisted(program: Program) -> Iterator[Found]:
 def _loop_without_end(program: Program) -> Iterator[Found]:
     for computation, instruction in program.instructions(While):
         condition = instruction.op_as(While).condition
-        if _may_differ(condition):
+        if not decides_once(instruction):
             continue
         constant = as_integer(uniform(condition.root))
-        loop = loop_of(instruction)
         if constant is not None:
             result = "always true: the loop does not end" if constant else "always false: the loop never runs"
-        elif loop is not None and _is_invariant(condition, loop.unchanged, loop.count):
-            result = "the same in all iterations: the loop does not run at all, or does not end"
         else:
-            continue
+            result = "the same in all iterations: the loop does not run at all, or does not end"
         hint = "let the body change what the condition reads" if constant != 0 else "leave the loop out"
         yield Found(computation, instruction, f"the condition {condition.name} is {result}", hint)
-
-
-def _may_differ(condition: Computation) -> bool:
-    """Whether a condition may give another result for the same arguments."""
-    return condition.has_side_effect or any(
-        isinstance(i.op, Distinct) and not isinstance(i.op, Parameter) for i in condition.instructions
-    )
-
-
-def _is_invariant(condition: Computation, unchanged: frozenset[int], count: int) -> bool:
-    needed = elements_needed(condition, [1 << n for n in range(count)])[condition.root]
-    return all(n in unchanged for n in range(count) if needed >> n & 1)
 
 
 @lint("loop-never-runs", "a counted loop that runs no iteration")

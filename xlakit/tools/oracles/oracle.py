@@ -72,6 +72,11 @@ class Oracle(Protocol):
         """The options of the command line that ask for it."""
         ...
 
+    @property
+    def runs_to_the_end(self) -> bool:
+        """Whether it holds of no module whose run does not end."""
+        return False
+
     def observe(self, module: HloModule) -> Any:
         """What is judged: anything that pickles. Called in a process of its own; raises XlakitError."""
         ...
@@ -122,6 +127,10 @@ class Disagreement(Oracle):
             [f"--compare {','.join(self.backends)}", self.tolerance.options, self.arguments.options]
         ).strip()
 
+    @property
+    def runs_to_the_end(self) -> bool:
+        return True
+
     def observe(self, module: HloModule) -> list[LeafComparison]:
         """The outputs compared."""
         devices = on_devices(module)
@@ -166,6 +175,10 @@ class Slowness(Oracle):
     @property
     def options(self) -> str:
         return f"--slow {self.factor:g}x --compare {','.join(self.backends)} {self.arguments.options}".strip()
+
+    @property
+    def runs_to_the_end(self) -> bool:
+        return True
 
     def observe(self, module: HloModule) -> tuple[float, float]:
         """The seconds on both."""

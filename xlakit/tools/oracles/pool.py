@@ -16,7 +16,10 @@ from typing import IO, Self
 
 from xlakit.errors import InternalError
 from xlakit.ir.instruction import HloModule
+from xlakit.passes.analysis.loops import has_endless_loop
 from xlakit.tools.jaxlib_child import Limits, child_environment
+from xlakit.tools.oracles.arguments import Arguments
+from xlakit.tools.oracles.captured import Capture, Captured
 from xlakit.tools.oracles.oracle import Oracle, OutOfTime, Report, Verdict
 from xlakit.tools.oracles.server import receive, send
 
@@ -93,7 +96,21 @@ class OraclePool:
         """As :meth:`ask`, without waiting; of a module with the property, smaller ones take no longer."""
         return self._threads.submit(self._judged, module)
 
+    def captured(self, module: HloModule) -> Captured:
+        """Values of a run on the interpreter, with the oracle's arguments; none where it has none, or that fails."""
+        arguments = getattr(self.oracle, "arguments", None)
+        if not isinstance(arguments, Arguments):
+            return Captured({}, {})
+        oracle, self.oracle = self.oracle, Capture(arguments)
+        try:
+            report = self.report(module)
+        finally:
+            self.oracle = oracle
+        return report.observed if isinstance(report.observed, Captured) else Captured({}, {})
+
     def _judged(self, module: HloModule) -> Verdict:
+        if self.oracle.runs_to_the_end and has_endless_loop(module):
+            return Verdict(False, "a loop has no end")
         start = time.monotonic()
         verdict = self.oracle.judge(self._report(module, None))
         if verdict.holds:

@@ -18,10 +18,10 @@ from xlakit.ops.windows import ReduceWindow
 from xlakit.passes.core.framework import mark_live
 from xlakit.tools.reduce.edits import Draft, cleaned, edited, renumbered
 from xlakit.tools.reduce.search import Candidate, repeated
-from xlakit.tools.reduce.values import retyped
+from xlakit.tools.reduce.values import retyped, with_parameters_used
 
 # Types that stand for all others: of two arrays that become the same, one is enough.
-_UNITING = (PrimitiveType.S32, PrimitiveType.PRED)
+_UNITING = (PrimitiveType.S32, PrimitiveType.PRED, PrimitiveType.F32)
 
 
 @repeated
@@ -172,7 +172,7 @@ def _united(module: HloModule, old: PrimitiveType, new: PrimitiveType) -> HloMod
             first[i.shape] = draft.keep(i, op, operands)
         return first[i.shape]
 
-    merged = edited(same, merge)
+    merged = with_parameters_used(edited(same, merge))
     while (pair := next(_pairs(merged), None)) is not None:
         merged = _shared(merged, pair[1], pair[0])
     if merged.instruction_count() >= module.instruction_count():

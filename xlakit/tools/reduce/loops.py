@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import partial
+from typing import Any
 
 import numpy as np
 
@@ -13,8 +14,41 @@ from xlakit.ir.instruction import Computation, HloModule, Instruction
 from xlakit.ir.operation import Op
 from xlakit.ops.control import While
 from xlakit.ops.data import Constant, GetTupleElement, Parameter, Tuple
-from xlakit.tools.reduce.edits import Draft, edited
-from xlakit.tools.reduce.search import Candidate, repeated
+from xlakit.tools.reduce.edits import Draft, cleaned, edited
+from xlakit.tools.reduce.search import Candidate, Search, repeated
+
+
+def run_iterations(search: Search) -> None:
+    """Give what loops of the entry compute in single iterations, from the states that they have in a run.
+
+    All of them become results, which other steps drop.
+    """
+    best = search.best
+    if any(isinstance(i.op, While) for i in best.entry.callers):
+        search.first([partial(_iterations, best, name, s) for name, s in search.captured().states.items()])
+
+
+def _iterations(module: HloModule, name: str, states: Sequence[Any]) -> HloModule:
+    draft = Draft(module.entry, is_entry=True)
+    (loop,) = (i for i in module.entry.callers if i.name == name)
+    op = loop.op_as(While)
+    results: list[Instruction] = []
+    for state in states:
+        given = _constant(draft, loop.shape, state)
+        for computation in (op.body, op.condition):
+            root = draft.inline(computation, [given])
+            results += root.operands if isinstance(root.op, Tuple) else [root]
+    results = [i for i in dict.fromkeys(results) if i.shape.is_array]
+    entry = draft.build(results[0] if len(results) == 1 else draft.add(Tuple(), results, name="results"))
+    return cleaned(module, entry)
+
+
+def _constant(draft: Draft, shape: Shape, value: Any) -> Instruction:
+    if shape.is_tuple:
+        return draft.add(Tuple(), [_constant(draft, s, v) for s, v in zip(shape.tuple_shapes, value, strict=True)])
+    if not shape.is_array:
+        raise ValueError("there is no constant for it")
+    return draft.add(Constant(literal=Literal(shape.without_layout(), np.asarray(value))))
 
 
 @repeated

@@ -12,9 +12,10 @@ from xlakit.arguments import converting
 from xlakit.errors import ArgumentError, ExecutionError
 from xlakit.ir.instruction import HloModule
 from xlakit.tools.jaxlib_child import Limits
+from xlakit.tools.oracles.captured import Captured
 from xlakit.tools.oracles.oracle import Oracle, OutOfTime, Verdict
 from xlakit.tools.oracles.pool import OraclePool
-from xlakit.tools.reduce import applied, loops, steps, values
+from xlakit.tools.reduce import applied, contexts, loops, steps, values
 from xlakit.tools.reduce.search import BEST, PropertyOracle, Search
 
 # The steps that remove most come first. Types and constants come last, as they do not make later steps faster.
@@ -28,10 +29,13 @@ STEPS: tuple[steps.Step, ...] = (
     steps.drop_results,
     steps.take_parameters,
     steps.inline_calls,
+    loops.run_iterations,
     steps.move_root,
     steps.move_inner_root,
     steps.pass_operands,
     values.take_constants,
+    values.take_values,
+    contexts.keep_context,
     loops.freeze_state,
     loops.drop_state,
     loops.unpack_state,
@@ -41,6 +45,8 @@ STEPS: tuple[steps.Step, ...] = (
     applied.give_parameters,
     applied.share_computations,
     steps.merge_parameters,
+    values.use_parameters,
+    values.share_constants,
     values.shrink_dimensions,
     values.simplify_constants,
     values.simplify_attributes,
@@ -133,6 +139,9 @@ class _Function:
         answer: Future[Verdict] = Future()
         answer.set_result(self.begin(module))
         return answer
+
+    def captured(self, module: HloModule) -> Captured:
+        return Captured({}, {})
 
 
 def _reduced(

@@ -13,6 +13,7 @@ from typing import Protocol
 
 from xlakit.errors import XlakitError
 from xlakit.ir.instruction import HloModule
+from xlakit.tools.oracles.captured import Captured
 from xlakit.tools.oracles.oracle import OutOfTime, Verdict
 
 # Makes a candidate, when its turn comes; raises if the change does not fit the module.
@@ -44,6 +45,10 @@ class PropertyOracle(Protocol):
 
     def submit(self, module: HloModule) -> Future[Verdict]:
         """Ask of a module."""
+        ...
+
+    def captured(self, module: HloModule) -> Captured:
+        """Values of a run of a module; none where it is not known what it is run with."""
         ...
 
 
@@ -102,6 +107,10 @@ class Search:
                 raise OutOfTime
             if verdict.holds:
                 return number
+
+    def captured(self) -> Captured:
+        """Values of a run of the best module. Raises OutOfTime."""
+        return self.oracle.captured(self.best)
 
     def try_one(self, candidate: Candidate) -> bool:
         """Whether a candidate has the property; it is the best module then."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -17,7 +17,7 @@ from xlakit.data.shape import Shape
 from xlakit.ir.attributes import Window, WindowDimension
 from xlakit.ir.instruction import Computation, HloModule, Instruction
 from xlakit.ir.operation import Kind, Op
-from xlakit.ops.data import Constant, ElidedConstant, Parameter
+from xlakit.ops.data import Constant, ElidedConstant, GetTupleElement, Parameter
 from xlakit.ops.movement import Broadcast
 from xlakit.tools.reduce.edits import Draft, cleaned, edited_at, inferred_again, path_of
 from xlakit.tools.reduce.search import Candidate, Search, repeated
@@ -184,6 +184,8 @@ def simplify_constants(best: HloModule) -> Iterator[Candidate]:
 def _simpler(array: Array) -> Iterator[Array]:
     first = array.ravel()[0]
     tries: list[Array] = [np.zeros_like(array), np.ones_like(array), np.full_like(array, first)]
+    if array.size > 1 and array.dtype.kind != "c":
+        tries += [np.full_like(array, array.max()), np.full_like(array, array.min())]
     if array.dtype.kind in "iu" and array.size == 1:
         tries += [np.full_like(array, 2), array // 2]
     yield from (t for t in tries if _length(t) < _length(array))
@@ -229,14 +231,86 @@ def _is_filled(i: Instruction) -> bool:
 
 def _constants(module: HloModule, paths: Sequence[str], number: int) -> HloModule:
     def fill(draft: Draft, i: Instruction, op: Op, operands: tuple[Instruction, ...]) -> Instruction:
-        shape = i.shape.without_layout()
-        if math.prod(shape.dimensions) > _MOST_WRITTEN:
-            element = Constant(literal=Literal.from_value(number, shape.element_type))
-            return draft.append(i.replace(op=Broadcast(), operands=(draft.add(element),), shape=shape))
-        array = np.full(shape.dimensions, number, shape.element_type.dtype)
-        return draft.append(i.replace(op=Constant(literal=Literal(shape, array)), operands=(), shape=shape))
+        *before, last = filled(i.shape.without_layout(), number, draft.unused_name)
+        for added in before:
+            draft.append(added)
+        return draft.append(i.replace(op=last.op, operands=last.operands, shape=last.shape))
 
     return edited_at(module, paths, fill)
+
+
+def filled(shape: Shape, number: int, name: Callable[[str], str]) -> list[Instruction]:
+    """Instructions of which the last is an array full of a number: a constant, or one that is broadcast."""
+    if math.prod(shape.dimensions) <= _MOST_WRITTEN:
+        array = np.full(shape.dimensions, number, shape.element_type.dtype)
+        return [Instruction(Constant(literal=Literal(shape, array)), (), shape, name("constant"))]
+    literal = Literal.from_value(number, shape.element_type)
+    element = Instruction(Constant(literal=literal), (), literal.shape, name("constant"))
+    return [element, Instruction(Broadcast(), (element,), shape, name("broadcast"))]
+
+
+def take_values(search: Search) -> None:
+    """Replace values of the entry by what they are in a run: a fault may show for some values only."""
+    captured = search.captured()
+
+    def values(module: HloModule) -> list[str]:
+        root, known = module.entry.root, captured.values
+        return [i.name for i in module.entry.instructions if i.operands and i is not root and i.name in known]
+
+    def replaced(module: HloModule, names: Sequence[str]) -> HloModule:
+        def take(draft: Draft, i: Instruction, op: Op, operands: tuple[Instruction, ...]) -> Instruction:
+            shape = i.shape.without_layout()
+            literal = Literal(shape, captured.values[i.name])
+            return draft.append(i.replace(op=Constant(literal=literal), operands=(), shape=shape))
+
+        return edited_at(module, [path_of(module.entry, i) for i in module.entry.instructions if i.name in names], take)
+
+    search.minimize(values, replaced)
+
+
+@repeated
+def use_parameters(best: HloModule) -> Iterator[Candidate]:
+    """Let called computations use a parameter, or an element of it, in place of a constant."""
+    for path, given in _given_instead(best).items():
+        yield partial(_using, best, {path: given})
+
+
+def with_parameters_used(module: HloModule) -> HloModule:
+    """The module whose called computations use parameters in place of all constants of their shapes."""
+    return _using(module, _given_instead(module))
+
+
+def _given_instead(module: HloModule) -> dict[str, Instruction]:
+    """For each constant of a called computation, by its path, what stands before it and is given in its shape."""
+    found: dict[str, Instruction] = {}
+    for computation in module.computations:
+        given: dict[Shape, Instruction] = {}
+        for i in computation.instructions if computation is not module.entry else ():
+            if isinstance(i.op, Constant) and i.shape in given:
+                found[path_of(computation, i)] = given[i.shape]
+            elif isinstance(i.op, Parameter):
+                given[i.shape] = i
+            elif isinstance(i.op, GetTupleElement) and isinstance(i.operands[0].op, Parameter):
+                given.setdefault(i.shape, i)
+    return found
+
+
+def _using(module: HloModule, instead: Mapping[str, Instruction]) -> HloModule:
+    def use(draft: Draft, i: Instruction, op: Op, operands: tuple[Instruction, ...]) -> Instruction:
+        return draft.new[instead[path_of(draft.old, i)]]
+
+    return edited_at(module, list(instead), use)
+
+
+@repeated
+def share_constants(best: HloModule) -> Iterator[Candidate]:
+    """Use one constant for another of its shape."""
+    for computation in best.computations:
+        constants = [i for i in computation.instructions if isinstance(i.op, Constant)]
+        for number, later in enumerate(constants):
+            earlier = next((i for i in constants[:number] if i.shape == later.shape), None)
+            if earlier is not None:
+                yield partial(_using, best, {path_of(computation, later): earlier})
 
 
 @repeated
