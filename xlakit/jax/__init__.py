@@ -21,7 +21,7 @@ serialized.py           executables as bytes, for files
 patches.py              functions of JAX that are replaced, because PJRT has no means for what they do
 versions.py             differences between JAX's versions
 profiler.py             steps of programs in JAX's traces
-records.py              records of words that native code reads; named_values.py those that JAX reads by names
+records.py              records of words that native code reads; arguments.py structures that JAX gives and reads
 plugin.py               the table of functions, and its registration
 """
 

@@ -12,9 +12,9 @@ import numpy as np
 from xlakit.cpu.runtime import runtime_symbols
 from xlakit.cpu.runtime.host import register_steps
 from xlakit.data.nesting import leaves_of
+from xlakit.jax.arguments import NamedFloats
 from xlakit.jax.devices import MEMORY_KINDS
 from xlakit.jax.executable_metadata import ExecutableMetadata
-from xlakit.jax.named_values import NamedFloats
 from xlakit.jax.native.records import EXECUTABLE, RESULT, layout_number
 from xlakit.jax.records import Words, words_of
 from xlakit.jax.spanning import SpanningExecutable

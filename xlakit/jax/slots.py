@@ -23,11 +23,10 @@ from xlakit.errors import (
     raised_by_handler,
 )
 from xlakit.jax.api.numbers import Code
-from xlakit.jax.arguments import ArgumentStruct
+from xlakit.jax.arguments import ArgumentStruct, NamedIntegers
 from xlakit.jax.devices import Devices
 from xlakit.jax.float_environment import FloatEnvironment
 from xlakit.jax.identity import device_count
-from xlakit.jax.named_values import NamedIntegers
 from xlakit.jax.native.records import EXECUTABLE
 from xlakit.jax.processes import is_current
 from xlakit.jax.queue import open_queue

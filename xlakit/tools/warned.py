@@ -61,7 +61,7 @@ def as_lines() -> None:
 
 
 def _show(message: Warning | str, category: type[Warning], *place: object) -> None:
-    """What Python calls for a warning: where in xlakit it was raised helps nobody, and its places repeat it."""
+    """What Python calls for a warning: its text, without the line of xlakit that raised it."""
     _print(str(message))
 
 

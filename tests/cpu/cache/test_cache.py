@@ -6,8 +6,8 @@ import subprocess
 import sys
 import time
 import warnings
-from types import SimpleNamespace
 
+import evaluating
 import numpy as np
 import pytest
 from evaluating import build, f32
@@ -461,7 +461,7 @@ print("good")
 
 
 def test_many_processes_share_it(folder):
-    tests = os.path.dirname(os.path.dirname(__file__))
+    tests = os.path.dirname(evaluating.__file__)
     environment = {**os.environ, "PYTHONWARNINGS": "error", "PYTHONPATH": tests, "XLAKIT_CACHE_LIMIT": "40K"}
     children = [
         subprocess.Popen([sys.executable, "-c", CHILD], env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
@@ -480,34 +480,3 @@ def test_usage_and_clearing(folder):
     assert (used.entries, used.bytes) == (1, entries(folder)[0].stat().st_size)
     assert cache.clear() == 1
     assert cache.usage().entries == 0
-
-
-def test_sources_are_looked_at_once_a_second(monkeypatch):
-    seconds, changed = [100.0], [0]
-    looks = []
-    monkeypatch.undo()
-    monkeypatch.setattr(cache_key, "_looked", [])
-    monkeypatch.setattr(cache_key, "_sources", lambda: looks.append(None) or [("a.py", 1, changed[0])])
-    monkeypatch.setattr(cache_key, "time", SimpleNamespace(perf_counter=lambda: seconds[0]))
-    monkeypatch.setattr(cache_key, "_start", lambda: 50.0)
-    assert [cache_key.compiler_has_changed() for _ in range(3)] == [False] * 3 and len(looks) == 1
-    changed[0] = 60 * 10**9
-    assert not cache_key.compiler_has_changed()
-    seconds[0] += 1
-    assert cache_key.compiler_has_changed() and len(looks) == 2
-
-
-def test_compiling_does_not_ask_the_clock_that_programs_under_test_replace(monkeypatch):
-    """JAX's own tests give time.monotonic as many answers as JAX asks for."""
-
-    def asked():
-        raise AssertionError("time.monotonic is called")
-
-    # The fixture says that the compiler has not changed, without asking any clock.
-    monkeypatch.undo()
-    monkeypatch.setattr(cache_key, "_looked", [])
-    client = xla.Client()
-    monkeypatch.setattr("time.monotonic", asked)
-    assert cache_key.compiler_has_changed() in (False, True)
-    module = "HloModule m ENTRY e { p = f32[] parameter(0) c = f32[] constant(1.8125) ROOT r = f32[] add(p, c) }"
-    client.compile(xla.HloModule.from_text(module))
