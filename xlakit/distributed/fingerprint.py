@@ -46,20 +46,18 @@ class Fingerprint:
         return Fingerprint(number, f"{program.module.name} {signature}, of digest {number % 2**64:016x}")
 
     def location(self, program: Program, rendezvous: RendezvousKey, kind: str) -> tuple[int, str]:
-        """A number for the instruction and group of a rendezvous, the same in all processes; and its name in errors.
+        """A number for the site and group of a rendezvous, the same in all processes; and its name in errors.
 
         kind: what the members exchange there.
         """
         instruction = rendezvous.instruction
         # Keyed by id(instruction), which is unique, as instructions live as long as the program.
-        key = id(instruction), kind, rendezvous.channel_id, rendezvous.members
+        key = id(instruction), kind, rendezvous.members
         number_and_name = self.locations.get(key)
         if number_and_name is None:
-            # Without layouts: a program from the compile cache may have layouts where a newly compiled one has none.
             shapes = [operand.shape.to_string(with_layout=False) for operand in instruction.operands]
-            text = f"{kind} {instruction.opcode} {instruction.name} {rendezvous.channel_id} {rendezvous.members}"
             name = f"{name_of(program, rendezvous)} with {', '.join(shapes)}"
-            number_and_name = self.locations[key] = digest(text + " ".join(shapes)), name
+            number_and_name = self.locations[key] = digest(f"{kind} {rendezvous.site} {rendezvous.members}"), name
         return number_and_name
 
 

@@ -7,6 +7,7 @@ from typing import Any
 from xlakit.errors import ExecutionError
 from xlakit.execution.calls.custom_calls import CustomCalls
 from xlakit.execution.groups import Grid
+from xlakit.execution.sites import site_of
 from xlakit.ir.instruction import Computation, HloModule, Instruction
 from xlakit.ops.communication.transfer import Recv, Send
 
@@ -26,6 +27,14 @@ class Program:
         self.plans: dict[Computation, Any] = {}
         # The interpreter's evaluators of instructions that run outside of a plan.
         self.evaluators: dict[Instruction, Any] = {}
+        self._sites: dict[Instruction, str] = {}
+
+    def site_of(self, collective: Instruction) -> str:
+        """The site of a collective; see :mod:`xlakit.execution.sites`."""
+        found = self._sites.get(collective)
+        if found is None:
+            found = self._sites[collective] = site_of(collective)
+        return found
 
     def name_of(self, device: int) -> str:
         """The name of a device in errors."""

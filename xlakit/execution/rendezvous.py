@@ -1,8 +1,8 @@
 """Rendezvous: how the members of a group exchange values in a collective.
 
-The members put their payloads into a box, whose key is the instruction (or its channel), the group, and the number of
-the rendezvous there, so that iterations of a loop are kept apart. If a run has a session, some of its devices are in
-other processes; see :mod:`xlakit.execution.session`.
+The members put their payloads into a box, whose key is the site of the instruction (:mod:`xlakit.execution.sites`), the
+group, and the number of the rendezvous there, so that iterations of a loop are kept apart. If a run has a session, some
+of its devices are in other processes; see :mod:`xlakit.execution.session`.
 """
 
 from __future__ import annotations
@@ -106,9 +106,7 @@ class Rendezvous:
         pieces = [np.array_split(array.reshape(-1), count) for array in arrays]
         received = self._all_to_all(rendezvous, [tuple(p[i] for p in pieces) for i in range(count)], alike=True)
         reduced_part = reduce_members(context, computation, received, is_part=True)
-        parts = self._all_gather(
-            self._key_at(rendezvous.instruction, rendezvous.channel_id, rendezvous.members), tuple(reduced_part)
-        )
+        parts = self._all_gather(self._key_at(rendezvous.instruction, rendezvous.members), tuple(reduced_part))
         results = [context.new_result(k, a.shape, a.dtype) for k, a in enumerate(arrays)]
         for k, result in enumerate(results):
             np.concatenate([p[k] for p in parts], out=result.reshape(-1))
@@ -124,7 +122,7 @@ class Rendezvous:
         """Send along source-target pairs; what arrived, by the number of its pair."""
         members, position = self._grid.peers(self._device.index, by_partition=channel_id is not None)
         check_pairs(pairs, len(members))
-        rendezvous = self._key_at(instruction, channel_id, tuple(members))
+        rendezvous = self._key_at(instruction, tuple(members))
         session = self._run.session
         is_local = [session is None or session.is_local(member) for member in members]
         local = [n for n, (source, target) in enumerate(pairs) if is_local[source] and is_local[target]]
@@ -160,16 +158,15 @@ class Rendezvous:
     def _next(self, instruction: Instruction, groups: CollectiveGroups) -> RendezvousKey | None:
         """The next rendezvous at an instruction; None where this device is in no group."""
         members = self._members(groups)
-        return self._key_at(instruction, groups.channel_id, tuple(members)) if members else None
+        return self._key_at(instruction, tuple(members)) if members else None
 
     def _members(self, groups: CollectiveGroups) -> list[int]:
         return self._grid.members(self._device.index, groups)
 
-    def _key_at(self, instruction: Instruction, channel_id: int | None, members: tuple[int, ...]) -> RendezvousKey:
-        # Collectives of one kind on one channel are the same collective.
-        site = instruction if channel_id is None else (instruction.opcode, channel_id)
+    def _key_at(self, instruction: Instruction, members: tuple[int, ...]) -> RendezvousKey:
+        site = self._device.program.site_of(instruction)
         number = self._generations[site, members] = self._generations.get((site, members), 0) + 1
-        return RendezvousKey(instruction, members, channel_id, number)
+        return RendezvousKey(instruction, site, members, number)
 
     def _all_gather(self, rendezvous: RendezvousKey, payload: Value) -> list[Value]:
         gathered = self._assemble(

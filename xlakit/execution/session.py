@@ -21,18 +21,17 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class RendezvousKey:
-    """One rendezvous of a group: at an instruction, for the ``number``-th time."""
+    """One rendezvous of a group: at the site of an instruction, for the ``number``-th time."""
 
     instruction: Instruction
+    site: str
     members: tuple[int, ...]
-    channel_id: int | None
     number: int
 
     @property
     def key(self) -> Any:
-        """The key within a process. Collectives of one opcode on one channel are the same collective."""
-        site = self.instruction if self.channel_id is None else (self.instruction.opcode, self.channel_id)
-        return site, self.members, self.number
+        """The key within a process."""
+        return self.site, self.members, self.number
 
 
 class Session(Protocol):

@@ -131,7 +131,7 @@ control-predecessors={a}
         d = f32[4] broadcast(c), dimensions={}
         ROOT r = f32[4] add(p, d)
         """,
-        ["all-reduce", "all-reduce"],
+        [],
     ),
     "a computation of another type": ("ROOT r = f32[4] all-reduce(p), to_apply=wide", ["all-reduce"]),
     "a device in no group": ("ROOT r = f32[4] collective-broadcast(p), replica_groups={{2,0}}", []),

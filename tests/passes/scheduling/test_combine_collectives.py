@@ -180,6 +180,32 @@ def test_those_on_the_channel_of_a_branch_stay():
     assert [len(i.operands) for i in collectives(combined(text))] == [1, 1, 1]
 
 
+def test_those_that_devices_meet_apart_keep_their_order():
+    # Those of f32[3] are in a branch, too. Where those of f32[2] became one, the second of them came before the first.
+    text = f"""
+    HloModule m, replica_count=2
+    {ADD}
+    left {{ x = f32[3] parameter(0)
+      ROOT a = f32[3] all-reduce(x), replica_groups={{}}, to_apply=add }}
+    right {{ x = f32[3] parameter(0)
+      ROOT n = f32[3] negate(x) }}
+    ENTRY e {{
+      x = f32[3] parameter(0)
+      y = f32[2] parameter(1)
+      p = pred[] parameter(2)
+      b = f32[2] all-reduce(y), replica_groups={{}}, to_apply=add
+      first = f32[3] all-reduce(x), replica_groups={{}}, to_apply=add
+      z = f32[3] negate(x)
+      second = f32[3] all-reduce(z), replica_groups={{}}, to_apply=add
+      part = f32[2] slice(second), slice={{[0:2]}}
+      c = f32[2] all-reduce(part), replica_groups={{}}, to_apply=add
+      d = f32[3] conditional(p, x, x), true_computation=left, false_computation=right
+      ROOT r = (f32[3], f32[2], f32[2], f32[3]) tuple(first, b, c, d) }}
+    """
+    names = [i.name for i in collectives(combined(text))]
+    assert names == ["a", "b", "first", "second", "c"]
+
+
 def test_arrays_that_are_sent_along_the_same_pairs_are_sent_at_once():
     pairs = "source_target_pairs={{0,2},{2,1},{1,3}}"
     text = f"""

@@ -99,22 +99,17 @@ class Sites:
         self._module = module
         self._devices = devices
         self._end = run_bytes(devices)
-        self._known: dict[Hashable, tuple[tuple[Group, ...], str]] = {}
+        self._known: dict[Hashable, str] = {}
         self.slots: list[int] = []
 
     def at(self, key: Hashable, groups: Sequence[Group]) -> str:
-        """The name of a site's table. Collectives with one ``key`` share a rendezvous: devices meet at any of them.
-
-        Raises DeclinedError if two of them have different groups.
+        """The name of a site's table. Collectives with one ``key``, and so in the same groups, have one rendezvous:
+        devices meet at any of them.
         """
         site = self._known.get(key)
         if site is None:
-            site = self._known[key] = tuple(groups), self._table(groups)
-        elif [g.members for g in site[0]] != [g.members for g in groups]:
-            raise DeclinedError("collectives on one channel have different groups")
-        elif site[0] != tuple(groups):
-            raise DeclinedError("collectives on one channel send to different devices")
-        return site[1]
+            site = self._known[key] = self._table(groups)
+        return site
 
     def _table(self, groups: Sequence[Group]) -> str:
         records: list[list[int]] = [[] for _ in range(self._devices)]

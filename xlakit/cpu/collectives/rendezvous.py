@@ -7,16 +7,15 @@ from typing import Any
 
 from xlakit.cpu.collectives.groups import Sites, groups_of
 from xlakit.cpu.declined import DeclinedError
-from xlakit.cpu.kernels.shared.fingerprint import fingerprint
 from xlakit.cpu.llvm import Module
 from xlakit.cpu.loops.emit.kernel import Phase
 from xlakit.data.shape import Shape
 from xlakit.dataclass import dataclass
 from xlakit.errors import ExecutionError, UnsupportedError
 from xlakit.execution.groups import Grid
+from xlakit.execution.sites import is_collective, site_of
 from xlakit.ir.instruction import HloModule, Instruction
 from xlakit.ops.communication.async_pairs import TUPLE_STARTS
-from xlakit.ops.communication.collective import Collective
 from xlakit.ops.communication.collective_moves import AllToAll, Permuting, RaggedAllToAll
 from xlakit.ops.communication.collectives import (
     AllGather,
@@ -25,6 +24,7 @@ from xlakit.ops.communication.collectives import (
     CollectiveReduce,
     ReduceScatter,
 )
+from xlakit.passes.analysis.sites import sites_met_apart
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,9 +56,13 @@ class RendezvousTable:
         self._made: dict[Instruction, Rendezvous | None] = {}
         self._by_site: dict[Hashable, list[Instruction]] = {}
         self.instructions: list[Instruction] = []
-        for instruction in module.instructions:
-            if isinstance(instruction.op, (Collective, Permuting)):
-                self._by_site.setdefault(_site_key(instruction), []).append(instruction)
+        # Each collective that all devices reach in one order has a site of its own, at which a start need not wait.
+        apart = sites_met_apart(module)
+        self._keys: dict[Instruction, Hashable] = {}
+        for instruction in filter(is_collective, module.instructions):
+            site = site_of(instruction)
+            key = self._keys[instruction] = site if site in apart else instruction
+            self._by_site.setdefault(key, []).append(instruction)
 
     @property
     def slots(self) -> tuple[int, ...]:
@@ -67,18 +71,16 @@ class RendezvousTable:
 
     def of(self, instruction: Instruction) -> Rendezvous | None:
         """The rendezvous of an instruction; None if it is not a collective, or if the interpreter must execute it."""
-        if not isinstance(instruction.op, (Collective, Permuting)):
+        if not is_collective(instruction):
             return None
         if instruction not in self._made:
-            self._decide(self._by_site[_site_key(instruction)])
+            self._decide(self._by_site[self._keys[instruction]])
         return self._made[instruction]
 
     def _decide(self, alike: Sequence[Instruction]) -> None:
         """Compile all instructions of one site; if one cannot be compiled, the interpreter executes all of them."""
         before = list(self._code.functions)
         try:
-            if len({fingerprint(i) for i in alike}) > 1:
-                raise DeclinedError("collectives of different constants on one channel")
             compiled = {i: self._make(i, is_shared=len(alike) > 1) for i in alike}
         except (DeclinedError, UnsupportedError, ExecutionError):
             # The interpreter raises the error when the program reaches the instruction. Functions begun for it are
@@ -89,33 +91,22 @@ class RendezvousTable:
         self._made.update(compiled)
 
     def _make(self, instruction: Instruction, *, is_shared: bool) -> Rendezvous:
-        """The rendezvous of a collective; collectives with the same fingerprint and group size share a kernel."""
+        """The rendezvous of a collective; those of one site, with equal results, share a kernel."""
         op: Any = instruction.op
         if any(shape.is_dynamic for o in instruction.operands for _, shape in o.shape.leaves()):
             raise DeclinedError("a collective on arrays of dynamic sizes")
         groups = groups_of(op, self._grid)
         sizes = {len(group.members) for group in groups}
         count = next(iter(sizes)) if len(sizes) == 1 else None
-        key = fingerprint(instruction), count
+        key = site_of(instruction), result_of(instruction).without_layout(), count
         phase = self._kernels.get(key)
         if phase is None:
             phase = self._kernels[key] = _kernel(self._code, instruction, count)
-        site = self._sites.at(_site_key(instruction), groups)
+        site = self._sites.at(self._keys[instruction], groups)
         identity = sizes == {1} and all(g.sources == (0,) for g in groups)
         self.instructions.append(instruction)
         may_fail = isinstance(op, RaggedAllToAll)
         return Rendezvous(phase, site, is_shared, identity and not may_fail, may_fail, len(self.instructions) - 1)
-
-
-def _site_key(instruction: Instruction) -> Hashable:
-    """The key of a collective's site: collectives on one channel with the same operation share it.
-
-    The interpreter treats all collectives of one kind on a channel as the same, and raises an error if their operations
-    differ. Machine code does not compare them: devices that arrive at different operations would deadlock, because all
-    collectives of JAX's ``shard_map`` have one channel.
-    """
-    channel = getattr(instruction.op, "channel_id", None)
-    return instruction if channel is None else (channel, fingerprint(instruction, constants=False))
 
 
 def _kernel(code: Module, instruction: Instruction, count: int | None) -> Phase:

@@ -6,15 +6,16 @@ are in one cluster; a cheap instruction may join several. Any other instruction 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from xlakit.ir.def_use import users_of
 from xlakit.ir.enums import FusionKind
-from xlakit.ir.instruction import Computation, Instruction, depth_first
+from xlakit.ir.instruction import Computation, HloModule, Instruction, depth_first
 from xlakit.ir.names import unused_name
 from xlakit.ops.data import Parameter
 from xlakit.options import knob
 from xlakit.passes.analysis.cost_model import cost_model
+from xlakit.passes.analysis.sites import sites_met_apart
 from xlakit.passes.core.computation_builder import Fused, with_fusions, with_results
 from xlakit.passes.core.framework import (
     Names,
@@ -33,23 +34,39 @@ _MOST_COPIES = knob("fusion.most_copies", 4, 0, 100)
 
 
 class Fuse(ProgramPass):
-    """Make one fusion of instructions that one loop nest can compute, in all computations that run as programs."""
+    """Make one fusion of instructions that one loop nest can compute, in all computations that run as programs.
+
+    Side effects may come in another order, as no data or control dependency forbids, since all devices run them so. But
+    where devices in different branches may meet in copies of a collective, effects keep their order.
+    """
 
     name = "fusion"
     left_out_by = "fusion"
 
+    def __init__(self, *, keeps_order: bool = False) -> None:
+        self._keeps_order = keeps_order
+
+    def run(self, module: HloModule, context: PassContext) -> HloModule:
+        """Change every computation that runs as a program."""
+        return super(Fuse, Fuse(keeps_order=bool(sites_met_apart(module)))).run(module, context)
+
     def change(self, computation: Computation, context: PassContext) -> Computation:
         """Fuse in one computation."""
-        return _ClusterFusion(computation, context).run()
+        effects = [i for i in computation.instructions if i.op.can_have_effect and i.op.has_side_effect]
+        previous = dict(zip(effects[1:], effects, strict=False)) if self._keeps_order else {}
+        return _ClusterFusion(computation, context, previous).run()
 
 
 class _ClusterFusion:
-    """Fuses one computation."""
+    """Fuses one computation. ``previous`` has the instruction that must stay before another one, for some of them."""
 
-    def __init__(self, computation: Computation, context: PassContext) -> None:
+    def __init__(
+        self, computation: Computation, context: PassContext, previous: Mapping[Instruction, Instruction]
+    ) -> None:
         self._computation = computation
         self._context = context
         self._names = Names(computation, context)
+        self._previous = previous
         self._live = live_instructions(computation)
         self._order = {instruction: i for i, instruction in enumerate(computation.instructions)}
         self._users = users_of(i for i in computation.instructions if i in self._live)
@@ -66,11 +83,16 @@ class _ClusterFusion:
             if instruction in self._live and is_fusible(instruction):
                 self._assign(instruction)
         others = [i for i in self._live if i not in self._clusters_of]
-        Merging(self._clusters, others, self._order, self._computation.root).run()
+        Merging(self._clusters, [(i, self._predecessors(i)) for i in others], self._order, self._computation.root).run()
         chosen = {id(c): c for c in self._clusters.values() if len(c.members) > 1 and self._context.spend("fused")}
         if not chosen:
             return self._computation
         return self._rebuilt({root: c for root, c in self._clusters.items() if id(c) in chosen})
+
+    def _predecessors(self, instruction: Instruction) -> tuple[Instruction, ...]:
+        """The instructions that must stay before another one, beside its operands."""
+        before = self._previous.get(instruction)
+        return instruction.control_predecessors if before is None else (*instruction.control_predecessors, before)
 
     def _assign(self, instruction: Instruction) -> None:
         """Let an instruction join the clusters of its users; it begins one of its own unless all of them accept it.
@@ -132,7 +154,7 @@ class _ClusterFusion:
         """Instructions and clusters in topological order."""
 
         def needed(node: Instruction | Cluster) -> Sequence[Instruction | Cluster]:
-            operands = node.operands if isinstance(node, Cluster) else {*node.operands, *node.control_predecessors}
+            operands = node.operands if isinstance(node, Cluster) else {*node.operands, *self._predecessors(node)}
             return [clusters.get(o, o) for o in sorted(operands, key=self._order.__getitem__)]
 
         live = [i for i in self._computation.instructions if i in self._live]

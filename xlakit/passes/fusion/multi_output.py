@@ -31,27 +31,27 @@ Node = Cluster | Instruction
 class Merging:
     """Merges the clusters of one computation.
 
-    clusters: maps each root to its cluster; updated in place. others: the instructions that are in no cluster.
+    clusters: maps each root to its cluster; updated in place. others: the instructions that are in no cluster, each
+    with those that must stay before it beside its operands.
     order: the position of each instruction. result: the root of the computation.
     """
 
     def __init__(
         self,
         clusters: dict[Instruction, Cluster],
-        others: Iterable[Instruction],
+        others: Iterable[tuple[Instruction, Sequence[Instruction]]],
         order: Mapping[Instruction, int],
         result: Instruction,
     ) -> None:
         self._clusters = clusters
         self._result = result
         self._order = order
-        # What comes after each result, as it was at first: its readers, and what has it as a control predecessor.
+        # What comes after each result, as it was at first: its readers, and what it must stay before.
         # _became maps a merged cluster to the one that absorbed it.
         self._readers: dict[Instruction, list[Node]] = {}
         self._became: dict[Cluster, Cluster] = {}
-        for node in (*clusters.values(), *others):
-            control = node.control_predecessors if isinstance(node, Instruction) else ()
-            for operand in dict.fromkeys((*node.operands, *control)):
+        for node, before in (*((cluster, ()) for cluster in clusters.values()), *others):
+            for operand in dict.fromkeys((*node.operands, *before)):
                 self._readers.setdefault(operand, []).append(node)
 
     def run(self) -> None:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Hashable, Sequence, Set
+from collections.abc import Sequence, Set
 
+from xlakit.execution.sites import site_of
 from xlakit.ir.instruction import Computation, HloModule, Instruction, computations_callees_first
 from xlakit.ir.traits import Distinct
 from xlakit.ops.control import Call, Conditional, Fusion, While
@@ -18,8 +18,8 @@ from xlakit.ops.movement import Broadcast, Reshape
 from xlakit.ops.sort import Sort
 from xlakit.ops.windows import ReduceWindow
 from xlakit.options import knob
-from xlakit.passes.analysis.channels import COLLECTIVES, channel_of, channels_met_apart, channels_of
 from xlakit.passes.analysis.loops import Loop, LoopPass, State, elements_read, loop_of, trip_count, with_state
+from xlakit.passes.analysis.sites import COLLECTIVES, sites_met_apart
 from xlakit.passes.core.computation_builder import ComputationCloner
 from xlakit.passes.core.framework import PassContext, is_fixed
 
@@ -43,27 +43,26 @@ class WhileInvariants(LoopPass):
 
     Collectives, too, out of loops of a known trip count that have no other side effects: all devices do them once then.
 
-    apart: the channels at whose collectives devices may arrive in different orders; None if no collective may move.
+    apart: the sites at which devices may arrive in different orders, whose collectives stay.
     """
 
     name = "while-invariants"
 
-    def __init__(self, apart: Set[Hashable] | None = None) -> None:
+    def __init__(self, apart: Set[str] = frozenset()) -> None:
         self._apart = apart
 
     def run(self, module: HloModule, context: PassContext) -> HloModule:
         """Change every computation."""
         if not any(map(self.may_change, module.computations)):
             return module
-        apart = None if _share_collectives(module) else channels_met_apart(module)
-        return super(WhileInvariants, WhileInvariants(apart)).run(module, context)
+        return super(WhileInvariants, WhileInvariants(sites_met_apart(module, by_caller=True))).run(module, context)
 
     def change(self, computation: Computation, context: PassContext) -> Computation:
         """Change the loops of one computation."""
         found: dict[Instruction, tuple[Loop, list[Instruction]]] = {}
         for loop in map(loop_of, computation.instructions):
             if loop is not None and loop.unchanged:
-                moved = invariant_instructions(loop, () if self._apart is None else _collectives(loop, self._apart))
+                moved = invariant_instructions(loop, _collectives(loop, self._apart))
                 if moved and context.spend("invariant", len(moved)):
                     found[loop.instruction] = (loop, moved)
         if not found:
@@ -78,23 +77,19 @@ class WhileInvariants(LoopPass):
         return cloner.build()
 
 
-def _share_collectives(module: HloModule) -> bool:
-    """Whether loops have one body, with a collective: devices may meet there in loops of different trip counts."""
-    bodies = Counter(i.op.body for c in module.computations for i in c.callers if isinstance(i.op, While))
-    shared = computations_callees_first([body for body, count in bodies.items() if count > 1])
-    return any(True for computation in shared for _ in channels_of(computation))
-
-
-def _collectives(loop: Loop, apart: Set[Hashable]) -> Sequence[Instruction]:
+def _collectives(loop: Loop, apart: Set[str]) -> Sequence[Instruction]:
     """The collectives of a loop's body that all devices may do once instead of in each iteration."""
     own = [i for i in loop.body.instructions if isinstance(i.op, COLLECTIVES) and not i.control_predecessors]
-    own = [i for i in own if channel_of(i.op) not in apart]
+    own = [i for i in own if site_of(i) not in apart]
     if not own or (trip_count(loop) or 0) < 2:
         return ()
     for computation in computations_callees_first([loop.body, loop.condition]):
         for i in computation.instructions:
             # Another device may have to reach this effect before it arrives at a collective.
             if not isinstance(i.op, (*COLLECTIVES, *_CALLING)) and is_fixed(i):
+                return ()
+            # Or a device that waits at this collective, elsewhere in the program.
+            if isinstance(i.op, COLLECTIVES) and site_of(i) in apart:
                 return ()
     room, found = _GATHERED.value, list[Instruction]()
     for i in own:

@@ -19,10 +19,11 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 
 from xlakit import link
 from xlakit.dataclass import dataclass
+from xlakit.execution.sites import is_collective, site_of
 from xlakit.ir.instruction import Computation, HloModule, Instruction
 from xlakit.ops.communication.collective import Collective
 from xlakit.ops.communication.collectives import AllGather, ReduceScatter
@@ -32,6 +33,7 @@ from xlakit.ops.reduction import reducer_op
 from xlakit.ops.shared.contraction import free_dimensions
 from xlakit.ops.shared.nibbles import is_packed
 from xlakit.options import knob
+from xlakit.passes.analysis.sites import sites_met_apart
 from xlakit.passes.core.computation_builder import ComputationCloner
 from xlakit.passes.core.framework import Pass, PassContext, change_programs, with_computations
 from xlakit.passes.scheduling.overlap_collectives import collective_nanoseconds, least_hidden_nanoseconds
@@ -73,10 +75,10 @@ class CollectiveMatmul(Pass):
         if _WHEN.value == NEVER or (_WHEN.value == ESTIMATED and link.current() is None):
             return module
         context.computation_names = {c.name for c in module.computations}
-        numbers = Numbers.of(module)
+        numbers, apart = Numbers.of(module), sites_met_apart(module)
 
         def changed(computation: Computation) -> Computation:
-            plan = _planned(computation, module, context)
+            plan = _planned(computation, module, apart, context)
             return _Rebuilt(computation, plan, numbers, context).build() if plan.is_some else computation
 
         return with_computations(module, list(change_programs(module, changed).values()))
@@ -109,13 +111,16 @@ class _Plan:
         return bool(self.gathers or self.scatters)
 
 
-def _planned(computation: Computation, module: HloModule, context: PassContext) -> _Plan:
+def _planned(computation: Computation, module: HloModule, apart: Set[str], context: PassContext) -> _Plan:
+    """The plan of a computation; collectives of the sites ``apart`` stay, since devices may meet in copies of them."""
     users: defaultdict[Instruction, list[Instruction]] = defaultdict(list)
     for instruction in computation.instructions:
         for operand in dict.fromkeys(instruction.operands):
             users[operand].append(instruction)
     fixed = {p for i in computation.instructions for p in i.control_predecessors}
-    fixed |= {i for i in computation.instructions if i.control_predecessors}
+    fixed |= {
+        i for i in computation.instructions if i.control_predecessors or (is_collective(i) and site_of(i) in apart)
+    }
     root = computation.root
     gathers: dict[Instruction, _Gather] = {}
     products: dict[Instruction, Instruction] = {}

@@ -8,11 +8,12 @@ from collections.abc import Hashable, Iterator, Sequence, Set
 
 from xlakit import link, machine
 from xlakit.data.shape import Shape, make_tuple_shape
+from xlakit.execution.sites import site_of
 from xlakit.ir.instruction import Computation, HloModule, Instruction
 from xlakit.ops.communication.collective_moves import CollectivePermute
 from xlakit.ops.communication.collectives import AllGather, AllReduce, ReduceScatter
 from xlakit.options import knob
-from xlakit.passes.analysis.channels import COLLECTIVES, channel_of, channels_met_apart, channels_of
+from xlakit.passes.analysis.sites import COLLECTIVES, sites_met_apart
 from xlakit.passes.core.computation_builder import ComputationCloner
 from xlakit.passes.core.framework import Pass, PassContext, change_computations
 from xlakit.passes.simplify.common_subexpressions import CommonSubexpressions
@@ -42,23 +43,23 @@ class CombineCollectives(Pass):
     ``all-reduce(a), all-reduce(b)`` is ``all-reduce(a, b)`` where neither needs the other's result; each element is
     combined in the same order as before. Collectives on the same operands become one, of any size, and common
     subexpressions of their results are merged. A collective is not moved across an instruction with another side
-    effect (a feed, a call, a loop with a collective in it). Collectives on a channel that occurs several times, as all
-    of JAX's ``shard_map`` do, are left alone if one of them is in a branch of a conditional, or some are in a loop of
-    unknown trip count and some outside of it: devices may arrive at different ones.
+    effect (a feed, a call, a loop with a collective in it). Collectives of one site (:mod:`xlakit.execution.sites`) are
+    left alone if one of them is in a branch of a conditional or in a loop of unknown trip count, and others are
+    elsewhere: devices may arrive at different ones.
     """
 
     name = "combine-collectives"
 
     def run(self, module: HloModule, context: PassContext) -> HloModule:
         """Change every computation."""
-        if sum(1 for computation in module.computations for _ in channels_of(computation)) < 2:
+        if sum(isinstance(i.op, COLLECTIVES) for i in module.instructions) < 2:
             return module
-        kept = channels_met_apart(module)
+        kept = sites_met_apart(module)
         return change_computations(module, lambda computation: _changed(computation, kept, context))
 
 
-def _changed(computation: Computation, kept: Set[Hashable], context: PassContext) -> Computation:
-    """The computation with its collectives combined, without those on channels that are ``kept``."""
+def _changed(computation: Computation, kept: Set[str], context: PassContext) -> Computation:
+    """The computation with its collectives combined, without those of sites that are ``kept``."""
     computation = _without_equal_ones(computation, kept, context)
     seen: set[Hashable] = set()
     while True:
@@ -71,12 +72,12 @@ def _changed(computation: Computation, kept: Set[Hashable], context: PassContext
         seen.add(repeated[0])
         predecessors = {p for i in computation.instructions for p in i.control_predecessors}
         own = {i for i, key in keys.items() if key == repeated[0] and i not in predecessors}
-        groups = [g for g in _groups(computation.instructions, own) if context.spend("combine", len(g) - 1)]
+        groups = [g for g in _groups(computation.instructions, own, kept) if context.spend("combine", len(g) - 1)]
         if groups:
             computation = _rebuilt(computation, groups, context)
 
 
-def _without_equal_ones(computation: Computation, kept: Set[Hashable], context: PassContext) -> Computation:
+def _without_equal_ones(computation: Computation, kept: Set[str], context: PassContext) -> Computation:
     """The computation with equal collectives on the same operands merged, and common subexpressions of their results.
 
     Merged results may be operands of further equal collectives, so this repeats up to a fixed point; an example is a
@@ -88,7 +89,7 @@ def _without_equal_ones(computation: Computation, kept: Set[Hashable], context: 
         fences = 0
         keys = _keys(computation, kept)
         for instruction in computation.instructions:
-            fences += _is_fence(instruction)
+            fences += _is_fence(instruction, kept)
             if instruction in keys and instruction not in predecessors:
                 alike[fences, keys[instruction], instruction.operands].append(instruction)
         # All members of a group have the same operands, so none depends on another one.
@@ -98,12 +99,12 @@ def _without_equal_ones(computation: Computation, kept: Set[Hashable], context: 
         computation = CommonSubexpressions().change(_rebuilt(computation, groups, context), context)
 
 
-def _keys(computation: Computation, kept: Set[Hashable]) -> dict[Instruction, Hashable]:
+def _keys(computation: Computation, kept: Set[str]) -> dict[Instruction, Hashable]:
     """The collectives that may be combined, in program order, with their keys."""
     return {i: key for i in computation.instructions if (key := _common_of(i, kept)) is not None}
 
 
-def _common_of(instruction: Instruction, kept: Set[Hashable]) -> Hashable:
+def _common_of(instruction: Instruction, kept: Set[str]) -> Hashable:
     """The key of a collective, equal for collectives that may be combined; None if it must be left alone."""
     op = instruction.op
     if not isinstance(op, _KINDS) or instruction.control_predecessors:
@@ -113,25 +114,28 @@ def _common_of(instruction: Instruction, kept: Set[Hashable]) -> Hashable:
     shapes = [o.shape for o in instruction.operands]
     if any(not s.is_array or s.is_dynamic for s in shapes):
         return None
-    channel = channel_of(op)
-    if channel in kept:
+    if site_of(instruction) in kept:
         return None
     # Large collectives are only combined with those on the same operands.
     large = instruction.operands if sum(s.byte_size for s in shapes) > _MOST_BYTES.value else ()
     annotations = instruction.annotations
-    kind = dataclasses.replace(op, channel_id=None if channel is None else 0)
+    kind = dataclasses.replace(op, channel_id=None if op.channel_id is None else 0)
     # Collectives that only move elements take arrays of any types; reductions need the type of their computation.
     types = () if isinstance(op, (AllGather, CollectivePermute)) else tuple(s.element_type for s in shapes)
     return kind, frozenset(types), annotations.frontend_attributes, annotations.backend_config, large
 
 
-def _is_fence(instruction: Instruction) -> bool:
-    """Whether collectives may not be moved across an instruction: it has a side effect of another kind."""
+def _is_fence(instruction: Instruction, kept: Set[str]) -> bool:
+    """Whether collectives may not be moved across an instruction: it has a side effect of another kind, or is one of a
+    site that is ``kept``, of which copies elsewhere keep their order.
+    """
     op = instruction.op
-    return op.can_have_effect and op.has_side_effect and not isinstance(op, COLLECTIVES)
+    if isinstance(op, COLLECTIVES):
+        return bool(kept) and site_of(instruction) in kept
+    return op.can_have_effect and op.has_side_effect
 
 
-def _groups(order: Sequence[Instruction], own: set[Instruction]) -> Iterator[list[Instruction]]:
+def _groups(order: Sequence[Instruction], own: set[Instruction], kept: Set[str]) -> Iterator[list[Instruction]]:
     """Groups of independent collectives without another side effect between them.
 
     ``order`` has operands before users. Collectives with the same depth (the longest chain of others that they depend
@@ -143,7 +147,7 @@ def _groups(order: Sequence[Instruction], own: set[Instruction]) -> Iterator[lis
     for instruction in order:
         needed = (*instruction.operands, *instruction.control_predecessors)
         depth = max((depths.get(o, 0) for o in needed), default=0)
-        fences += _is_fence(instruction)
+        fences += _is_fence(instruction, kept)
         if instruction in own:
             levels[fences, depth].append(instruction)
             depth += 1

@@ -7,17 +7,18 @@ device sends and combines half as much or less.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence, Set
+from collections.abc import Sequence, Set
 
 import numpy as np
 
 from xlakit.errors import XlakitError
 from xlakit.execution.groups import Grid
+from xlakit.execution.sites import site_of
 from xlakit.ir.instruction import Computation, HloModule, Instruction
 from xlakit.ops.communication.collectives import AllReduce, PartitionId, ReduceScatter, ReplicaId
 from xlakit.ops.dynamic import DynamicSlice
 from xlakit.ops.shared.numerics import to_integer
-from xlakit.passes.analysis.channels import channel_of, channels_met_apart
+from xlakit.passes.analysis.sites import sites_met_apart
 from xlakit.passes.core.computation_builder import ComputationCloner
 from xlakit.passes.core.framework import Pass, PassContext, change_computations
 from xlakit.passes.simplify.fold_constants import computed_from, value_of
@@ -42,13 +43,13 @@ class ScatterSums(Pass):
         grid = Grid(module.replica_count, module.num_partitions)
         if not 1 < grid.num_devices <= _MOST_DEVICES:
             return module
-        apart = channels_met_apart(module)
+        apart = sites_met_apart(module)
         return change_computations(module, lambda computation: _changed(computation, grid, apart, context))
 
 
-def _changed(computation: Computation, grid: Grid, apart: Set[Hashable], context: PassContext) -> Computation:
+def _changed(computation: Computation, grid: Grid, apart: Set[str], context: PassContext) -> Computation:
     """The computation with a reduce-scatter for each all-reduce that allows it; the same object if none does."""
-    sums = [i for i in computation.instructions if isinstance(i.op, AllReduce) and channel_of(i.op) not in apart]
+    sums = [i for i in computation.instructions if isinstance(i.op, AllReduce) and site_of(i) not in apart]
     if not sums:
         return computation
     users: dict[Instruction, list[Instruction]] = {i: [] for i in sums}

@@ -1,22 +1,32 @@
-"""Fingerprints of kernels: two instructions with the same fingerprint have the same code."""
+"""Fingerprints of instructions, without names: those with the same one have the same code."""
 
 from __future__ import annotations
 
 import hashlib
 from typing import Any
 
+from xlakit.data.literal import Literal
 from xlakit.ir.instruction import Computation, Instruction
 from xlakit.ir.operation import Kind, Op
 from xlakit.ops.data import Constant
 
 
-def fingerprint(instruction: Instruction, *, constants: bool = True) -> Any:
+def fingerprint(instruction: Instruction) -> Any:
     """The operation, the shapes of operands and result, and the called computations, without names.
 
-    The values of constant scalars are part of it, because code may contain them, unless ``constants`` is False.
+    The values of constant scalars are part of it, because code may contain them.
     """
-    operands = tuple(_of_op(o.op) if constants and is_constant_scalar(o) else _shape(o) for o in instruction.operands)
+    operands = tuple(_of_op(o.op) if is_constant_scalar(o) else _shape(o) for o in instruction.operands)
     return (_of_op(instruction.op), operands, _shape(instruction))
+
+
+def operation_fingerprint(instruction: Instruction) -> Any:
+    """The operation and the called computations, without names, and the shapes of the operands.
+
+    The start of an async pair has that of the synchronous operation.
+    """
+    opcode, *attributes = _of_op(instruction.op)
+    return (opcode.removesuffix("-start"), *attributes), tuple(map(_shape, instruction.operands))
 
 
 def kernel_digest(instruction: Instruction) -> str:
@@ -42,9 +52,15 @@ def _of_op(op: Op) -> Any:
         elif spec.kind is Kind.COMPUTATION_LIST:
             value = tuple(_of_computation(c) for c in value)
         elif spec.kind is Kind.LITERAL and value is not None:
-            value = (value.shape, value.array.tobytes() if value.shape.is_array else id(value))
+            value = _of_literal(value)
         values.append(value)
     return tuple(values)
+
+
+def _of_literal(literal: Literal) -> Any:
+    if literal.shape.is_tuple:
+        return tuple(map(_of_literal, literal.elements))
+    return literal.shape, literal.array.tobytes() if literal.shape.is_array else b""
 
 
 def _of_computation(computation: Computation) -> Any:
