@@ -4,7 +4,8 @@ A program has some operations of one type, each on all numbers at which function
 infinities and NaN, the ends of the range, in each combination of two operands or of the parts of a complex number.
 Where these are drawn one by one, a pair comes up once in thousands of programs. Results narrower than F32 are converted
 in the same loop as well, where they go on in registers: they must be the numbers that are stored. Types of 16 bits and
-more come first where there is not the time for all.
+more come first where there is not the time for all; before them, for each type whose NaNs have several fractions, what
+only moves numbers, to the bit.
 
     python -m fuzz.specials --seed 7 --seconds 60
     python -m fuzz.specials --number 12                  one program, with its text
@@ -20,11 +21,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from fuzz.programs.draft import join
+from fuzz.programs.operations.bits import Moves
 from fuzz.programs.operations.elementwise import BINARY, ELEMENTARY_UNARY, UNARY, part_of, tolerance
 from fuzz.programs.values import (
     ALL_TYPES,
     COMPLEX,
     FLOATS,
+    MANY_NANS,
     SPECIAL,
     Array,
     dtype_of,
@@ -34,7 +37,7 @@ from fuzz.programs.values import (
     make_values,
 )
 from fuzz.support import numbered
-from fuzz.support.tolerances import EXACT, mismatches
+from fuzz.support.tolerances import BITS, EXACT, mismatches
 from xlakit import compile as compile_program
 from xlakit.ir.instruction import HloModule
 from xlakit.options import compiling, current
@@ -168,6 +171,18 @@ def judge(batch: Batch, given: Sequence[Array]) -> str:
     return ""
 
 
+def moved(program: Moves, given: Sequence[Array]) -> str:
+    """Describe which bits compiled moves change; "" if they change none."""
+    module = HloModule.from_text(program.text)
+    expected = flatten(compile_program(module, backend="interpreter")(*given))
+    actual = flatten(compile_program(module, backend="cpu", cache=False)(*given))
+    for (_, call), (name, other) in zip(program.calls, expected.items(), strict=True):
+        wrong = mismatches(actual[name], other, BITS)
+        if wrong.any():
+            return f"{call} of {program.kind} changes the bits of {np.count_nonzero(wrong)} of {wrong.size} elements"
+    return ""
+
+
 def other_signs(actual: Array, expected: Array) -> Array:
     """Where zero or infinite parts of complex numbers have other signs; a number with a NaN tells none."""
     wrong = np.zeros(expected.shape, bool)
@@ -187,11 +202,16 @@ def other_nans(actual: Array, expected: Array) -> Array:
 def main(arguments_given: Sequence[str] | None = None) -> int:
     """The command."""
     options = numbered.parser("fuzz.specials", __doc__, 1000).parse_args(arguments_given)
-    listed = batches(options.seed)
+    kinds = list(MANY_NANS)
+    random.Random(options.seed).shuffle(kinds)
+    listed = [*map(Moves, kinds), *batches(options.seed)]
     options.count = min(options.count, len(listed))
 
     def fault_of(number: int) -> str:
         batch, rng = listed[number], np.random.default_rng([options.seed, number])
+        if isinstance(batch, Moves):
+            numbered.show(options, batch.text)
+            return moved(batch, batch.arguments(rng))
         given = arguments(batch, rng)
         if options.number is not None:
             print(batch.text(given[0].size))

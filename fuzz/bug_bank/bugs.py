@@ -429,9 +429,9 @@ BUGS: tuple[Bug, ...] = (
         "clusters are merged although one is a control predecessor of what lies between them: fusion never ends",
         (
             Edit(
-                "xlakit/passes/fusion/multi_output.py",
-                "control = node.control_predecessors if isinstance(node, Instruction) else ()",
-                "control = ()",
+                "xlakit/passes/fusion/instruction_fusion.py",
+                "[(i, self._predecessors(i)) for i in others]",
+                "[(i, ()) for i in others]",
             ),
         ),
     ),
@@ -443,8 +443,34 @@ BUGS: tuple[Bug, ...] = (
         (
             Edit(
                 "xlakit/passes/loops/invariants.py",
-                "apart = None if _share_collectives(module) else channels_met_apart(module)",
-                "apart = channels_met_apart(module)",
+                "sites_met_apart(module, by_caller=True)",
+                "sites_met_apart(module)",
+            ),
+        ),
+    ),
+    Bug(
+        "copies-apart",
+        "f405ac33",
+        "collectives",
+        "each copy that passes make of a collective is a rendezvous of its own, and devices wait at two of them",
+        (
+            Edit(
+                "xlakit/cpu/collectives/rendezvous.py",
+                "site if site in apart else instruction",
+                "instruction",
+            ),
+        ),
+    ),
+    Bug(
+        "order-of-copies",
+        "f405ac33",
+        "collectives",
+        "fusion moves collectives in one copy of a body: devices that are in another one meet at the wrong ones",
+        (
+            Edit(
+                "xlakit/passes/fusion/instruction_fusion.py",
+                "Fuse(keeps_order=bool(sites_met_apart(module)))",
+                "Fuse()",
             ),
         ),
     ),

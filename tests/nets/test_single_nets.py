@@ -9,11 +9,13 @@ import pytest
 import xlakit
 from fuzz import attributes, jaxlib as jaxlib_net, mutations, specials
 from fuzz.programs.draft import FAMILIES, Program
+from fuzz.programs.operations.bits import Moves
 from fuzz.programs.plan import Entry, plan
 from fuzz.support.differences import CANNOT_RUN, DIFFERENCES, Mismatch
 from fuzz.support.mutators import mutate_bytes, mutate_text
 from fuzz.support.sensitivity import spread
 from fuzz.support.tolerances import BITS, EXACT, SUMS, Measure, Tolerance, mismatches
+from xlakit.cpu.loops.emit import levels
 from xlakit.cpu.scalars import real
 from xlakit.errors import InternalError
 from xlakit.execution.options import ExecutionOptions
@@ -63,6 +65,15 @@ def test_a_wrong_special_value_is_found(monkeypatch):
     )
     given = specials.arguments(batch, np.random.default_rng(1))
     assert "sign of f32: 1.0 instead of inf for " in specials.judge(batch, given)
+
+
+@pytest.mark.parametrize("kind", ["bf16", "f16"])
+def test_specials_see_bits_of_nans_that_moves_change(monkeypatch, kind):
+    program = Moves(kind)
+    given = [program.arguments(np.random.default_rng(number)) for number in range(3)]
+    assert not any(specials.moved(program, each) for each in given)
+    monkeypatch.setattr(levels, "as_moved", lambda node: node)
+    assert any("changes the bits of" in specials.moved(program, each) for each in given)
 
 
 def test_specials_see_what_goes_on_unrounded(monkeypatch):

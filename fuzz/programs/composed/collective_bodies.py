@@ -221,9 +221,11 @@ def loop(author: Author, scope: Scope, depth: int) -> None:
     """Collectives a few times over; now and then several loops of different trip counts have one body."""
     carried = [author.operand(scope) for _ in range(author.integer(1, 3))]
     state = [scope.add("s32", (), "constant(0)"), *carried]
-    # Without channels, devices do not meet in copies of a body that passes make for one of its loops.
-    apart = scope.ids != "replicas" and author.partitions > 1 and author.chance(0.6)
-    body = author.scope(state, "partitions" if apart else scope.ids)
+    several = {"replicas": author.replicas > 1, "partitions": author.partitions > 1}
+    choices = [ids for ids, is_several in several.items() if is_several and scope.ids in ("any", ids)]
+    apart = bool(choices) and author.chance(0.6)
+    ids = author.pick(choices) if apart else scope.ids
+    body = author.scope(state, ids)
     counter, *given = body.values
     if apart and author.chance(0.7):
         # Of what is carried alone: it moves out of the loop with what stays as it was.
@@ -231,8 +233,7 @@ def loop(author: Author, scope: Scope, depth: int) -> None:
         attributes = f"{author.groups(body, spans=True).text}, to_apply={author.reducer(one.kind)}"
         body.add(one.kind, one.dims, f"all-reduce({one.name}), {attributes}")
     else:
-        # In copies of it, no collective may come before a branch that has others.
-        fill(author, body, author.integer(1, 3), 0 if apart else depth - 1)
+        fill(author, body, author.integer(1, 3), depth - 1)
     one = body.add("s32", (), "constant(1)")
     following = [body.add("s32", (), f"add({counter.name}, {one.name})")]
     # What a loop carries as it was may move out of it, with the collectives of it.
@@ -240,7 +241,7 @@ def loop(author: Author, scope: Scope, depth: int) -> None:
     root = body.emit(shapes(state), f"tuple({', '.join(v.name for v in following)})")
     called = author.close(body, root)
     if apart:
-        in_branches(author, scope, state, called)
+        in_branches(author, scope, state, called, ids)
         return
     for _ in range(1 if author.chance() else author.integer(2, 3)):
         iterate(author, scope, state, called, author.integer(0, 4))
@@ -263,8 +264,11 @@ def iterate(author: Author, scope: Scope, state: Sequence[Named], body: str, cou
     results(scope, name, state)
 
 
-def in_branches(author: Author, scope: Scope, state: Sequence[Named], body: str) -> None:
-    """Devices take one of two branches, with as many iterations of one body, in other loops: they meet in it."""
+def in_branches(author: Author, scope: Scope, state: Sequence[Named], body: str, ids: str) -> None:
+    """Devices take one of two branches, with as many iterations of one body, in other loops: they meet in it.
+
+    ids: which ids the collectives of the body list. Mostly they are those by which devices take a branch.
+    """
     whole, called = author.pick((2, 4, 4, 5, 6)), list[str]()
     middle, end = whole // 2 if author.chance(0.8) else author.integer(0, whole), author.pick((0, whole))
     for first in author.pick(((middle, end), (end, middle))):
@@ -273,12 +277,16 @@ def in_branches(author: Author, scope: Scope, state: Sequence[Named], body: str)
         # Trip counts are known where loops begin with a constant.
         zero = branch.add("s32", (), "constant(0)")
         for count in (first, whole - first):
-            iterate(author, branch, [zero, *values], body, count)
+            if count == 1 and author.chance(0.6):
+                given = branch.emit(shapes(state), f"tuple({', '.join(v.name for v in (zero, *values))})")
+                results(branch, branch.emit(shapes(state), f"call({given}), to_apply={body}"), state)
+            else:
+                iterate(author, branch, [zero, *values], body, count)
             values = branch.values[-len(values) :]
         last = branch.emit(shapes(state), f"tuple({', '.join(v.name for v in (zero, *values))})")
         called.append(author.close(branch, last))
     given = scope.emit(shapes(state), f"tuple({', '.join(v.name for v in state)})")
-    own = scope.emit("u32[]", "partition-id()" if author.chance(0.8) else "replica-id()")
+    own = scope.emit("u32[]", "partition-id()" if (ids == "partitions") == author.chance(0.8) else "replica-id()")
     one = scope.emit("u32[]", "constant(1)")
     predicate = scope.emit("pred[]", f"compare({own}, {one}), direction=LT")
     chosen = f"conditional({predicate}, {given}, {given}), true_computation={called[0]}, false_computation={called[1]}"
