@@ -116,3 +116,27 @@ def test_an_elementary_function_is_not_computed_again_by_each_stage():
 def test_code_grows_with_the_stages_and_not_with_the_paths_through_them(opcode):
     few, many = (len(compiled(stencil(stages, opcode)).llvm_ir(optimized=False)) for stages in (6, 12))
     assert many < 3 * few
+
+
+def test_short_rows_of_a_stack_apart_in_memory_are_not_written_out():
+    # A transposed operand has the pieces side by side, so a loop around 16 pieces of 8 elements would access 128 of
+    # each array in each of its iterations: LLVM compares all of them with all others for seconds.
+    text = """HloModule apart
+      ENTRY e {
+        p = c64[8,16,16] parameter(0)
+        q = c64[16] parameter(1)
+        t = c64[16,16,8] transpose(p), dimensions={1,2,0}
+        b = c64[16,16,8] broadcast(q), dimensions={1}
+        first = c64[16,1,8] slice(t), slice={[0:16], [0:1], [0:8]}
+        others = c64[16,15,8] slice(t), slice={[0:16], [1:16], [0:8]}
+        mirrored = c64[16,15,8] reverse(others), dimensions={1}
+        c = c64[16,16,8] concatenate(first, mirrored), dimensions={1}
+        m = c64[16,16,8] multiply(b, c)
+        ROOT s = c64[16,16,8] add(m, t)
+      }"""
+    module = xla.HloModule.from_text(text)
+    executable = xla.compile(module, backend="cpu")
+    values = [numbers(np.complex64, *p.shape.dimensions) for p in module.entry.parameters]
+    assert not difference(executable(*values), xla.compile(module, backend="interpreter")(*values))
+    # 16 pieces of a real and an imaginary part, each written at one place.
+    assert executable.llvm_ir(optimized=False).count("store float") <= 32

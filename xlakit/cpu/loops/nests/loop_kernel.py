@@ -18,12 +18,19 @@ from xlakit.cpu.loops.ir.nodes import Load, Reduction, indices_of, walk
 from xlakit.cpu.loops.ir.space import Group, merged
 from xlakit.cpu.loops.nests.tiling import SHORT, Crossing, tiled_kernel
 from xlakit.options import knob
+from xlakit.target import vector_bytes
 
 # The most nodes in an unrolled short loop. If it is not written out here, LLVM unrolls a loop of few iterations, and
 # vectorizes the one around it behind a test that no result lies in the memory of an operand, as a loop's state does.
 _MOST_WRITTEN = knob("loop_kernel.most_written", 2000, 0, 200)
 # Loops of fewer iterations are not vectorized.
 _LEAST_VECTOR = 4
+# LLVM loads and stores neighbors of at most so many iterations as vectors that it interleaves (its option
+# max-interleave-group-factor); of elements that are farther apart it makes one access for each. Its code generation
+# compares each access of a block with all others: 128 take 0.02 s, 2,000 take 4, for loops that are no faster. An array
+# that is written and one that is read, in runs of a vector, make no more.
+_MOST_INTERLEAVED = 8
+_MOST_APART = knob("loop_kernel.most_apart", 128, 0, 2000)
 # Longer runs are not reordered, and at most this many runs are written alternately.
 _LONG_RUN = knob("loop_kernel.long_run", 256, 8)
 _MOST_STREAMS = knob("loop_kernel.most_streams", 128, 2)
@@ -54,7 +61,7 @@ def loop_kernel(
     iterations = math.prod(g.extent for g in groups)
     written = iterations * sum(n.kind.byte_width for n in nodes)
     iteration = element_cost(nodes, array_bytes=bytes_of(nodes) + written)
-    short = _written_out(groups, nodes)
+    short = _written_out(groups, nodes, outputs)
     divided = groups[:-2] if blocked else groups[: len(groups) - len(short)]
     split = Split.of(divided, iteration * math.prod(g.extent for g in groups[len(divided) :]))
     lanes = 1 if short or not groups else lanes_of(groups[-1], nodes, outputs, times=times)
@@ -141,7 +148,7 @@ def _completing_lines(
         for a in (*outputs, *(n for n in walk(nodes) if isinstance(n, Load)))
         if a.offset.factor_of(run.variables[-1]) == 1
     ]
-    if _keeps_lines(streams, run, arrays) or not _written_out(groups, nodes):
+    if _keeps_lines(streams, run, arrays) or not _written_out(groups, nodes, outputs):
         return groups, False
     following = [g for g in outer if any(a.offset.factor_of(g.variables[-1]) == run.extent for a in arrays)]
     if len(following) != 1:
@@ -165,17 +172,31 @@ def _in_blocks(
     nest(emitter, outer, nodes, blocks)
 
 
-def _written_out(groups: Sequence[Group], nodes: Sequence[Node]) -> list[Group]:
+def _written_out(groups: Sequence[Group], nodes: Sequence[Node], outputs: Sequence[Output]) -> list[Group]:
     """The innermost loop, if it is so short that it is unrolled: alone, or to vectorize the loop around it."""
     if not groups or not 0 < groups[-1].extent <= SHORT.value:
         return []
+    found = list(walk(nodes))
     if len(groups) == 1:
         # LLVM would unroll it too, but only after its other loop passes.
         pays = groups[-1].extent < LEAST_LANES
     else:
         pays = groups[-2].extent > groups[-1].extent
-    size = sum(_MOST_WRITTEN.value if isinstance(n, Reduction) else 1 for n in walk(nodes))
+    size = sum(_MOST_WRITTEN.value if isinstance(n, Reduction) else 1 for n in found)
+    arrays = [*(n for n in found if isinstance(n, Load)), *outputs]
+    if len(groups) > 1 and groups[-1].extent * _apart(groups[-2], arrays) > _MOST_APART.value:
+        return []
     return [groups[-1]] if pays and size * groups[-1].extent <= _MOST_WRITTEN.value else []
+
+
+def _apart(group: Group, arrays: Sequence[Output | Load]) -> int:
+    """How many accesses of single elements LLVM makes of the vectors of a loop, where it interleaves no neighbors."""
+    total = 0
+    for array in arrays:
+        if abs(array.offset.factor_of(group.variables[-1])) > _MOST_INTERLEAVED:
+            parts = 2 if array.kind.is_complex else 1
+            total += parts * (vector_bytes() // (array.kind.byte_width // parts))
+    return total
 
 
 def _iterations(emitter: Emitter, short: Sequence[Group], outputs: Sequence[Output]) -> None:
