@@ -81,3 +81,24 @@ def test_unrolled_rows_are_reduced_once(batch: int):
     storing = [block for block in blocks if "fsub" in block and "store" in block]
     assert storing
     assert not any("maximum" in block for block in storing)
+
+
+@pytest.mark.parametrize("columns", [2, 3])
+@pytest.mark.parametrize("kind", ["f32", "s32"])
+def test_columns_too_few_for_a_vector_are_reduced_in_vectors_of_rows(columns, kind):
+    text = f"""HloModule few
+add {{ a = {kind}[] parameter(0)
+  b = {kind}[] parameter(1)
+  ROOT c = {kind}[] add(a, b) }}
+ENTRY main {{
+  x = {kind}[16,500,{columns}] parameter(0)
+  zero = {kind}[] constant(0)
+  ROOT y = {kind}[16,{columns}] reduce(x, zero), dimensions={{1}}, to_apply=add
+}}
+"""
+    executable = xla.compile(xla.HloModule.from_text(text))
+    dtype = np.float32 if kind == "f32" else np.int32
+    x = (np.arange(16 * 500 * columns) % 7 - 3).astype(dtype).reshape(16, 500, columns)
+    np.testing.assert_array_equal(executable(x), x.sum(axis=1))
+    # LLVM makes the vectors: its additions are of several rows at once.
+    assert re.search(r"= f?add .*<\d+ x (float|i32)>", executable.llvm_ir(optimized=True))

@@ -11,7 +11,7 @@ from xlakit.cpu.llvm import Module, Value
 from xlakit.cpu.loops.emit.cancellation import in_strips, iterations_between
 from xlakit.cpu.loops.emit.emitter import Emitter
 from xlakit.cpu.loops.emit.kernel import Kernel, Phase, store_all, task_function
-from xlakit.cpu.loops.emit.lanes import lanes_of, write_iterations
+from xlakit.cpu.loops.emit.lanes import LEAST_LANES, lanes_of, write_iterations
 from xlakit.cpu.loops.emit.levels import Level, Output
 from xlakit.cpu.loops.ir.cost import element_cost, reducer_cost
 from xlakit.cpu.loops.ir.index import Node, Variable, of
@@ -214,7 +214,9 @@ class _Strip:
     def _reduce(self, levels: list[Level], known: frozenset[Variable]) -> None:
         """Loops over the reduced levels, the innermost of which adds to the accumulators of the strip.
 
-        The innermost loop is unrolled by _AT_ONCE, so that accumulators are loaded and stored less often.
+        The innermost loop is unrolled by _AT_ONCE, so that accumulators are loaded and stored less often. Those of a
+        strip too short for vectors are in registers, as LLVM unrolls it; it makes vectors of this loop then, if its
+        iterations read neighbors.
         """
         emitter, fn = self.emitter, self.emitter.fn
         level, *rest = levels
@@ -227,6 +229,10 @@ class _Strip:
                 self._reduce(rest, inner)
             return
         begin, end = (v if isinstance(v, Value) else fn.i64(v) for v in (level.begin, level.end))
+        if self.level.group.extent < LEAST_LANES:
+            with fn.loop(begin, end) as loop:
+                self._add(group, loop.index, 1)
+            return
         whole = end - ((end - begin) & (_AT_ONCE - 1))
         if level.iterations:
             whole = begin + level.iterations // _AT_ONCE * _AT_ONCE
