@@ -52,3 +52,9 @@ def test_a_key_is_the_one_of_its_record():
     function = CountDigits.of(RECORD, KEY, exceptions=True, counter=I32)
     assert (function.record, function.offset, function.kind) == (64, RECORD.field(1, Part.IMAG).offset, P.F32)
     assert function.key == SortKey(0, P.F32, descending=True, nan=NanOrder.LOW, zeros_equal=True)
+
+
+def test_functions_of_keys_without_exceptions_are_the_same_for_all_rows():
+    record = make_layout([INTEGER], [P.S32, P.F32], 1000, alone=False)
+    one, other = (MoveByDigit.of(record, INTEGER, exceptions=e, counter=I32) for e in (True, False))
+    assert one == other

@@ -44,8 +44,8 @@ def counter_type(length: int) -> Type:
 class ByKey:
     """A common function that reads records of ``record`` bits by one key, whose bits begin at bit ``offset``.
 
-    exceptions: whether there may be keys whose bits do not have the order of the key. counter: the bits of a count of
-    records.
+    exceptions: whether there may be keys whose bits do not have the order of the key; False for keys that have none.
+    counter: the bits of a count of records.
     """
 
     family: ClassVar[str]
@@ -62,7 +62,7 @@ class ByKey:
         """The function for a key of a record."""
         field = record.field(key.operand, key.part)
         own = replace(key, operand=0, part=Part.WHOLE)
-        return cls(record.bits, field.offset, own, exceptions, counter.bits, *more)
+        return cls(record.bits, field.offset, own, exceptions and has_exceptions(key), counter.bits, *more)
 
     @property
     def kind(self) -> PrimitiveType:
@@ -366,7 +366,7 @@ class RecordSorter:
         self.record = record
         self.counter = counter_type(length)
         self._of_one_key: type[SortQuickly] | type[SortByDigits] = SortQuickly if quick else SortByDigits
-        self._sorts: dict[bool, Function] = {}
+        self._of_keys: Function | None = None
 
     def sort(
         self,
@@ -392,7 +392,7 @@ class RecordSorter:
                 begin = kept
             return [self._sorted(fn, exceptions, begin, first, second, count)]
 
-        if exception is None or not self.record.has_exceptions:
+        if exception is None or not self.record.has_exceptions or len(self.record.keys) > 1:
             return call(self.record.has_exceptions)[0]
         return fn.if_else(exception, lambda: call(True), lambda: call(False))[0]
 
@@ -406,13 +406,17 @@ class RecordSorter:
             )
             common.call(fn, function, *arguments, result, *networks)
             return fn.load(PTR, result)
-        if exceptions not in self._sorts:
-            self._sorts[exceptions] = self._write_sort(exceptions)
-        return fn.call(self._sorts[exceptions], PTR, *arguments)
+        self._of_keys = self._of_keys or self._write_sort(exceptions)
+        return fn.call(self._of_keys, PTR, *arguments)
 
     def _write_sort(self, exceptions: bool) -> Function:
-        """``ptr(ptr source, ptr first, ptr second, i64 count)``, for records of several keys."""
+        """``ptr(ptr source, ptr first, ptr second, i64 count)``, for records of several keys.
+
+        There is one for all rows: one for those without exceptions takes as long to run.
+        """
         fn, *buffers, count = self.module.begin("sort_records", PTR, [PTR, PTR, PTR, I64], attributes=[NO_INLINE])
+        # The loop that counts does not gain from LLVM's own passes; those that move records are common functions.
+        fn.effort = Effort.TIDY
         fn.return_if(count < 2, buffers[0])
         digits = [
             (MoveByDigit.of(self.record, key, exceptions=exceptions, counter=self.counter), shift)
