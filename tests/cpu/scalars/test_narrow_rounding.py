@@ -67,7 +67,7 @@ def test_moved_numbers_keep_their_bits_and_computed_nans_are_one(kind):
     np.testing.assert_array_equal(actual[2] & 0x7F, expected[2] & 0x7F)
 
 
-@pytest.mark.parametrize("opcode", ["divide", "multiply"])
+@pytest.mark.parametrize("opcode", ["atan2", "divide", "multiply", "power"])
 def test_what_is_too_small_for_f32_is_not_nan_in_a_type_without_zero(opcode):
     text = f"""
     HloModule tiny
@@ -75,7 +75,7 @@ def test_what_is_too_small_for_f32_is_not_nan_in_a_type_without_zero(opcode):
       x = f8e8m0fnu[256] parameter(0)
       y = f8e8m0fnu[256] reverse(x), dimensions={{0}}
       i = f8e8m0fnu[256] imag(x)
-      z = f8e8m0fnu[256] {opcode}(x, {"y" if opcode == "divide" else "x"})
+      z = f8e8m0fnu[256] {opcode}(x, {"x" if opcode == "multiply" else "y"})
       ROOT r = (f8e8m0fnu[256], f8e8m0fnu[256]) tuple(z, i)
     }}
     """

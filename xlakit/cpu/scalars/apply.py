@@ -14,7 +14,7 @@ from xlakit.data.primitive import PrimitiveType
 from xlakit.ir.enums import ComparisonDirection, ComparisonType
 from xlakit.ir.operation import Op
 from xlakit.ops.data import Copy
-from xlakit.ops.elementwise.binary import Add, Atan2, Complex, Divide, Multiply, Subtract
+from xlakit.ops.elementwise.binary import Add, Atan2, Complex, Divide, Multiply, Power, Subtract
 from xlakit.ops.elementwise.compare import Compare
 from xlakit.ops.elementwise.convert import BitcastConvert, Convert, ReducePrecision, StochasticConvert
 from xlakit.ops.elementwise.select import Clamp, Select
@@ -25,8 +25,8 @@ _SPECIAL = (
     *(Compare, Select, Clamp, Convert, BitcastConvert, Complex, Real, Imag, IsFinite, ReducePrecision, Copy),
     StochasticConvert,
 )
-# Operations whose result for positive numbers is positive, and whose size F64, which the interpreter uses, can hold.
-_NEVER_ZERO = (Atan2, Divide, Multiply)
+# Operations whose result for positive numbers is positive.
+_NEVER_ZERO = (Atan2, Divide, Multiply, Power)
 _LEAST_F32 = 2.0**-149
 # The operations that AVX512-FP16 computes on F16 directly, with the bits that F32 has after rounding, also for
 # subnormal numbers and NaNs (all pairs were compared). Its quotients and roots have these bits, too, but are slower

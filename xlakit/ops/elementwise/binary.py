@@ -139,6 +139,18 @@ def _power_of_integers(base: Array, exponent: Array) -> Array:
     return result
 
 
+def _power_of_floats(base: Array, exponent: Array) -> Array:
+    """In double precision; a power of F8E8M0FNU, which has positive numbers alone, is never rounded to 0 there."""
+
+    def power(x: Array, y: Array) -> Array:
+        result = np.asarray(np.power(x, y))
+        if base.dtype == PrimitiveType.F8E8M0FNU.dtype:
+            result[result == 0] = np.finfo(np.float64).smallest_subnormal
+        return result
+
+    return of_doubles(power)(base, exponent)
+
+
 # -- arithmetic and logic ------------------------------------------------------------------------
 
 
@@ -221,7 +233,7 @@ class Power(Arithmetic, Transcendental, Expensive):
 
     takes = NUMERIC
     integer = _static(_power_of_integers)
-    real = _static(of_doubles(np.power))
+    real = _static(_power_of_floats)
     complex = _static(of_wider_complex(of_complex.power))
 
 
