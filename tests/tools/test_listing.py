@@ -28,5 +28,6 @@ def test_every_signature_has_types_and_defaults():
 def test_defaults_and_keywords_are_those_of_the_call():
     found = signatures()
     assert "is_stable: bool = False" in found["sort"]
+    assert found["conditional"] == "conditional(*args: Any, **named: Any) -> XlaOp"
     assert "element_type: PrimitiveType | None = None" in found["constant"]
     assert "    *,\n    lhs_dilation: Sequence[int] = ()," in found["conv_with_general_padding"]

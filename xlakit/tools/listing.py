@@ -148,7 +148,7 @@ def _signature(name: str, function: Callable[..., Any]) -> str:
         if parameter.kind is parameter.KEYWORD_ONLY and not any(part.startswith("*") for part in parts):
             parts.append("*")
         default = "" if parameter.default is parameter.empty else f" = {_written(parameter.default)}"
-        star = "*" if parameter.kind is parameter.VAR_POSITIONAL else ""
+        star = {parameter.VAR_POSITIONAL: "*", parameter.VAR_KEYWORD: "**"}.get(parameter.kind, "")
         parts.append(f"{star}{parameter.name}: {parameter.annotation}{default}")
     line = f"{name}({', '.join(parts)}) -> {signature.return_annotation}"
     if len(line) <= _LONGEST_SIGNATURE:
