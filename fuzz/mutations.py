@@ -82,6 +82,7 @@ def check_text(text: str) -> None:
 def check_proto(data: bytes) -> None:
     """The same for a serialized proto."""
     module = HloModule.from_proto(data)
+    module.to_text()  # also what is no legal program can be looked at
     module.verify()
     _check_printed(HloModule.from_proto(module.to_proto()))
 

@@ -161,6 +161,28 @@ index_vector_dim=1, unique_indices=true, to_apply=second
   ROOT r = (c64[5,3], (u64[2], u32[3])) tuple(f, b)
 }
 """,
+    # Annotations that no pass reads, layouts of sparse and of tiled arrays, what a custom call may say.
+    """HloModule annotations
+
+wrapped {
+  q = f32[4] parameter(0)
+  ROOT n = f32[4] negate(q)
+}
+
+ENTRY main {
+  a = ((), f32[4], (s32[2], ())) parameter(0), origin={((), {"x" {0}}, ({}))}, parameter_replication={true,false}
+  b = f32[4] get-tuple-element(a), index=1, statistics={visualizing_index=1,count=12,stat-0=33.3}
+  c = f32[6,9]{1,0:D(D,C+)} parameter(1)
+  d = bf16[16,20]{1,0:T(8,128)(2,1)SC(0:3,6)S(1)} parameter(2)
+  e = f32[4] custom-call(b), custom_call_target="f", window={size=3 pad=1_1}, dim_labels=b0f_0io->b0f, \
+feature_group_count=2, batch_group_count=3, padding_type=PADDING_VALID, called_computations={wrapped, wrapped}, \
+output_to_operand_aliasing={{}: (0, {})}, origin={[synthetic_call]}
+  g = f32[4] exponential(e), result_accuracy={tolerance={atol=0.1,rtol=0.2,ulps=3}}, metadata={op_name="a" \
+profile_type={1,2} deduplicated_name="b" scheduling_name="c"}
+  h = f32[4] call(g), to_apply=wrapped, is_composite=true, frontend_attributes={composite.name="n.m"}
+  ROOT r = f32[4] domain(h), domain={kind="sharding", entry={maximal device=0}, exit={}}
+}
+""",
 )
 
 

@@ -238,9 +238,11 @@ def _change_field(message: Any, field: Any, rng: np.random.Generator) -> None:
 
 
 def _change_repeated(values: Any, field: Any, rng: np.random.Generator) -> None:
-    way = int(rng.integers(4))
+    way = int(rng.integers(5))
     if way == 0 and len(values):
         del values[int(rng.integers(len(values)))]
+    elif way == 4:
+        del values[:]
     elif way == 1 and len(values):
         again = values[int(rng.integers(len(values)))]
         values.append(again)

@@ -81,6 +81,71 @@ def test_damage_is_named(damage):
     assert "main" in caught.value.operation
 
 
+_ANNOTATED = """HloModule m
+
+negated {
+  q = f32[4] parameter(0)
+  ROOT n = f32[4] negate(q)
+}
+
+ENTRY main {
+  i = s32[] parameter(0)
+  p = (f32[4], f32[4]) parameter(1), origin={({"p" {0}}, {"p" {1}})}
+  x = f32[4] get-tuple-element(p), index=0, statistics={visualizing_index=0,count=2}
+  s = f32[4,4]{1,0:D(D,C)} parameter(2)
+  c = f32[4] custom-call(x), custom_call_target="f", dim_labels=b0f_0io->b0f
+  ROOT r = f32[4] conditional(i, c), branch_computations={negated}
+}
+"""
+
+
+def _origin(indices):
+    def change(instruction):
+        elements = instruction.original_value.elements
+        for element, index in zip(elements, indices, strict=True):
+            del element.shape_index[:]
+            element.shape_index.extend(index)
+
+    return change
+
+
+def _label(name, value):
+    return lambda instruction: setattr(instruction.convolution_dimension_numbers, name, value)
+
+
+_ANNOTATIONS = {
+    "no branch": ("r", lambda r: r.ClearField("called_computation_ids"), "at least one branch"),
+    "an index before": ("p", _origin([[1], [0]]), r"original_value: .*index \[0\] after \[1\]"),
+    "an index twice": ("p", _origin([[0], [0]]), r"index \[0\] after \[0\]"),
+    "a part of an array": ("p", _origin([[0], [0, 1]]), r"index \[0, 1\] after \[0\]"),
+    "an index of no tuple": ("p", _origin([[0], [2**40]]), "original_value: .*index"),
+    "a negative index": ("p", _origin([[-1], [0]]), "original_value: .*index"),
+    "levels": ("s", lambda s: s.shape.layout.dim_level_types.__setitem__(0, 19), "dim_level_types has no meaning"),
+    "a large dimension": (
+        "c",
+        _label("input_batch_dimension", 2**31 - 1),
+        r"dimensions \[2147483647, 2, 1\] of the input",
+    ),
+    "a negative dimension": ("c", _label("kernel_output_feature_dimension", -1), r"\[1, -1, 0\] of the kernel"),
+    "a dimension twice": ("c", _label("output_feature_dimension", 0), "stands twice in .* of the output"),
+    "spatial dimensions": (
+        "c",
+        lambda c: c.convolution_dimension_numbers.ClearField("kernel_spatial_dimensions"),
+        "different numbers of spatial",
+    ),
+    "no statistic": ("x", lambda x: x.statistics_viz.statistics[0].ClearField("stat_name"), "statistic has no name"),
+}
+
+
+@pytest.mark.parametrize("damage", _ANNOTATIONS)
+def test_damaged_annotations_are_named(damage):
+    proto = message(HloModule.from_text(_ANNOTATED))
+    name, change, expected = _ANNOTATIONS[damage]
+    change(next(i for i in proto.computations[-1].instructions if i.name == name))
+    with pytest.raises((FormatError, ShapeError), match=expected):
+        read_module(proto.SerializeToString()).verify()
+
+
 def test_a_literal_that_promises_too_much_is_refused_before_memory_is():
     proto = message(constant_module(np.zeros(1, np.float32)))
     literal = proto.computations[0].instructions[0].literal

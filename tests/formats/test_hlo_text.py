@@ -120,6 +120,8 @@ LINES = [
     "%r = f32[8]{0} negate(%x), statistics={visualizing_index=1,nan=2,mean=0.25}, "
     'origin={({"a" {0}}, (({}), {"b"}))}, backend_config="plain"',
     "%r = f32[8]{0} negate(%x), origin={[synthetic_call]}",
+    '%r = f32[8]{0} negate(%x), origin={((), {"b"}, ((), ({"c"})))}',
+    "%r = () tuple(), origin={()}",
 ]
 
 
@@ -182,6 +184,13 @@ def test_conditionals_name_their_branches_by_the_kind_of_choice():
     assert "branch_computations={%sum, %sum}" in print_module(on_index)
     check_round_trip(print_module(on_predicate))
     check_round_trip(print_module(on_index))
+    illegal = entry(
+        "p = pred[] parameter(0)",
+        "v = f32[] parameter(1)",
+        "ROOT c = f32[] conditional(p, v), branch_computations={sum}",
+        before=text,
+    )
+    assert "branch_computations={%sum}" in print_module(illegal)
 
 
 # -- modules -----------------------------------------------------------------------------------------

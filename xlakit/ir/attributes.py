@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import field
+from itertools import pairwise
 
 import numpy as np
 
@@ -336,16 +337,38 @@ class SparsityConfig:
     rhs: SparsitySide | None = None
 
 
+# What text and protos may say before a reader would take memory for a value that no program has.
+_MOST_LEVELS = 100
+_MOST_PARTS = 1 << 20
+
 # A value of the original program: the name of its instruction, and the ShapeIndex of the part that is meant.
 OriginalArray = tuple[str, tuple[int, ...]]
 
 
 @dataclass(frozen=True, slots=True)
 class OriginalValue:
-    """Which values of the original program an instruction holds: (ShapeIndex, OriginalArray or None)."""
+    """Which values of the original program an instruction holds: (ShapeIndex, OriginalArray or None).
+
+    The indices are those of arrays of one tuple, in their order; empty tuples have none. Raises ShapeError.
+    """
 
     elements: tuple[tuple[tuple[int, ...], OriginalArray | None], ...] = ()
     is_synthetic_call: bool = False
+
+    def __post_init__(self) -> None:
+        indices = [index for index, _ in self.elements]
+        for index in indices:
+            if len(index) > _MOST_LEVELS or any(not 0 <= i < _MOST_PARTS for i in index):
+                raise ShapeError(
+                    f"an original value has the index {list(index)[:8]}",
+                    hint=f"no value has more than {_MOST_LEVELS} levels of tuples of {_MOST_PARTS} parts",
+                )
+        for before, index in pairwise(indices):
+            if index <= before or index[: len(before)] == before:
+                raise ShapeError(
+                    f"an original value has the index {list(index)} after {list(before)}",
+                    hint="give each array of the tuple once, in the order of the indices",
+                )
 
 
 @dataclass(frozen=True, slots=True)

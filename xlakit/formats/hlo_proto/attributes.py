@@ -70,6 +70,8 @@ class _Slot:
         return instruction
 
 
+_MOST_DIMENSIONS = 1 << 10
+
 # The reader and the writer of an attribute.
 _Codec = tuple[Callable[[Any, _Slot], Any], Callable[[Any, _Slot, Any], None]]
 
@@ -134,11 +136,11 @@ _COMPUTATIONS = frozenset({Kind.COMPUTATION, Kind.COMPUTATION_LIST})
 
 
 def _distribute(cls: type[Op], called: Sequence[Computation]) -> dict[str, Any]:
-    """The called computations as attributes."""
-    values: dict[str, Any] = {}
+    """The called computations as attributes; a list of them may be empty."""
+    values: dict[str, Any] = {spec.name: () for spec in cls.attributes if spec.kind is Kind.COMPUTATION_LIST}
     for name, computation in zip(_call_order(cls, len(called)), called, strict=True):
         kind = next(spec.kind for spec in cls.attributes if spec.name == name)
-        values[name] = computation if kind is Kind.COMPUTATION else (*values.get(name, ()), computation)
+        values[name] = computation if kind is Kind.COMPUTATION else (*values[name], computation)
     return values
 
 
@@ -318,6 +320,26 @@ def _dimensions_codec(
     return read, write
 
 
+_read_labels, _write_labels = _fields_codec(ConvolutionDimensionNumbers)
+
+
+def _read_dimension_numbers(proto: Any) -> ConvolutionDimensionNumbers:
+    n: ConvolutionDimensionNumbers = _read_labels(proto)
+    for array, dimensions in (
+        ("input", (n.input_batch_dimension, n.input_feature_dimension, *n.input_spatial_dimensions)),
+        ("kernel", (n.kernel_input_feature_dimension, n.kernel_output_feature_dimension, *n.kernel_spatial_dimensions)),
+        ("output", (n.output_batch_dimension, n.output_feature_dimension, *n.output_spatial_dimensions)),
+    ):
+        # HLO text has a letter for every dimension up to the largest.
+        if not all(0 <= d < _MOST_DIMENSIONS for d in dimensions):
+            raise FormatError(f"no array has the dimensions {list(dimensions)} of the {array}")
+        if len(set(dimensions)) < len(dimensions):
+            raise FormatError(f"a dimension stands twice in {list(dimensions)} of the {array}")
+    if not len(n.input_spatial_dimensions) == len(n.kernel_spatial_dimensions) == len(n.output_spatial_dimensions):
+        raise FormatError("input, kernel and output have different numbers of spatial dimensions")
+    return n
+
+
 _read_sparsity_side, _write_sparsity_side = _fields_codec(SparsitySide)
 
 
@@ -411,7 +433,7 @@ _CODECS: Mapping[Kind, _Codec] = {
     Kind.PRECISION_LIST: (_read_precisions, _write_precisions),
     Kind.LITERAL: _message(read_literal, write_literal),
     Kind.WINDOW: _message(*_dimensions_codec(WindowDimension, Window, lambda window: window.dimensions)),
-    Kind.CONVOLUTION_DIMENSION_NUMBERS: _message(*_fields_codec(ConvolutionDimensionNumbers)),
+    Kind.CONVOLUTION_DIMENSION_NUMBERS: _message(_read_dimension_numbers, _write_labels),
     Kind.PADDING_CONFIG: _message(*_dimensions_codec(PaddingDimension, tuple, tuple)),
     Kind.SLICE_RANGES: _message(*_fields_codec(SliceDimension)),
     Kind.REPLICA_GROUPS: _GROUPS,

@@ -243,6 +243,8 @@ def read_annotations(proto: Any, payloads: Sequence[bytes], known: dict[bytes, A
     if proto.backend_config:
         fields["backend_config"] = text_of(proto.backend_config)
     if proto.HasField("statistics_viz") and proto.statistics_viz.ByteSize():
+        if not all(s.stat_name for s in proto.statistics_viz.statistics):
+            raise FormatError("statistics_viz: a statistic has no name")
         fields["statistics"] = tuple((s.stat_name, s.stat_val) for s in proto.statistics_viz.statistics)
         fields["statistics_visualized"] = proto.statistics_viz.stat_index_to_visualize
     if proto.HasField("parameter_replication") and proto.parameter_replication.replicated_at_leaf_buffers:

@@ -16,6 +16,7 @@ from xlakit.errors import FormatError, UnsupportedError
 from xlakit.formats.hlo_proto import schema
 
 _PRIMITIVES = {member.value: member for member in PrimitiveType}
+_LEVEL_KINDS = frozenset(LevelKind)
 
 # Source: PaddingValue of the document "Shapes and layout"; lowest and highest depend on the element type.
 _PADDING_NUMBERS = {0: 1, 1: 2}
@@ -121,6 +122,9 @@ def _read_levels(proto: Any) -> tuple[LevelType, ...]:
     flags = [tuple(given) or (True,) * len(kinds) for given in (proto.dim_unique, proto.dim_ordered)]
     if any(len(given) != len(kinds) for given in flags):
         raise FormatError(f"a layout has {len(kinds)} dim_level_types and flags of other numbers")
+    unknown = next((kind for kind in kinds if kind not in _LEVEL_KINDS), None)
+    if unknown is not None:
+        raise FormatError(f"dim_level_types has no meaning for {unknown}")
     return tuple(LevelType(LevelKind(kind), *given) for kind, *given in zip(kinds, *flags, strict=True))
 
 

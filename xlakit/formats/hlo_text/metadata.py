@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
+from itertools import groupby
 from typing import Any, TypeAlias
 
 from xlakit.formats.hlo_text.lexer import MAX_DEPTH, Lexer, quote, quote_or_json
@@ -207,22 +208,19 @@ def print_origin(origin: OriginalValue) -> str:
     """An original value in braces."""
     if origin.is_synthetic_call:
         return "{[synthetic_call]}"
+    return "{" + _print_part(origin.elements, 0) + "}"
+
+
+def _print_part(elements: Sequence[tuple[tuple[int, ...], OriginalArray | None]], depth: int) -> str:
+    """Elements whose indices agree in their first ``depth`` numbers; an index that none has is an empty tuple's."""
+    if len(elements) == 1 and len(elements[0][0]) == depth:
+        array = elements[0][1]
+        return "{}" if array is None else print_original_array(array)
     parts: list[str] = []
-    open_index: list[int] = []  # the tuple index of the last element printed, whose parentheses are open
-    for index, array in origin.elements:
-        common = 0
-        while common < min(len(open_index), len(index)) and open_index[common] == index[common]:
-            common += 1
-        parts.append(")" * (len(open_index) - max(common + 1, 0)) if len(open_index) > common else "")
-        if len(open_index) > common:
-            parts.append(", ")
-            del open_index[common + 1 :]
-            open_index[common] = index[common]
-            common += 1
-        parts.append("(" * (len(index) - common))
-        open_index[common:] = index[common:]
-        parts.append("{}" if array is None else print_original_array(array))
-    return "{" + "".join(parts) + ")" * len(open_index) + "}"
+    for position, inside in groupby(elements, key=lambda element: element[0][depth]):
+        parts += ["()"] * (position - len(parts))
+        parts.append(_print_part(list(inside), depth + 1))
+    return "(" + ", ".join(parts) + ")"
 
 
 def print_original_array(array: OriginalArray) -> str:

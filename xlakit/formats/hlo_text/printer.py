@@ -180,7 +180,7 @@ class _Printer:
                 continue
             if entry.kind is Kind.PRECISION_LIST and all(p is Precision.DEFAULT for p in value):
                 continue
-            if entry.kind is Kind.COMPUTATION_LIST and isinstance(op, Conditional) and _on_predicate(instruction):
+            if isinstance(op, Conditional) and entry.kind is Kind.COMPUTATION_LIST and _has_two_sides(op, instruction):
                 on_true, on_false = (self._percent + computation.name for computation in value)
                 parts += [f"true_computation={on_true}", f"false_computation={on_false}"]
             else:
@@ -267,5 +267,6 @@ def _plan(cls: type[Op]) -> _Plan:
     return _Plan(lambda op: show(getattr(op, name)), tuple(early), late)
 
 
-def _on_predicate(instruction: Instruction) -> bool:
-    return bool(instruction.operands) and instruction.operands[0].shape.element_type is PrimitiveType.PRED
+def _has_two_sides(op: Conditional, instruction: Instruction) -> bool:
+    on_predicate = bool(instruction.operands) and instruction.operands[0].shape.element_type is PrimitiveType.PRED
+    return on_predicate and len(op.branch_computations) == 2
