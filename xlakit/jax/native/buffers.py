@@ -123,13 +123,16 @@ def _emit_hold(module: Module) -> None:
 
 
 def _emit_drop(module: Module) -> None:
-    """``drop(ptr buffer, i1 delete, i1 even_held)``: delete it if asked to, and release a block that nothing uses."""
-    fn, buffer, delete, even_held = module.begin("drop", VOID, [PTR, I1, I1])
+    """``drop(ptr buffer, i1 delete, i1 is_last)``: mark a buffer as deleted if asked to; release a deleted one's block.
+
+    The block stays while readers outside of the plugin hold it, unless this was the last reference to the buffer.
+    """
+    fn, buffer, delete, is_last = module.begin("drop", VOID, [PTR, I1, I1])
     with locked(fn, buffer):
         with fn.if_(delete):
             BUFFER.store(fn, buffer, "is_deleted", fn.i64(1))
         field = BUFFER.at(fn, buffer, "block")
-        is_free = BUFFER.load(fn, buffer, "external").eq(0) | even_held
+        is_free = BUFFER.load(fn, buffer, "external").eq(0) | is_last
         is_released = is_free & BUFFER.load(fn, buffer, "is_deleted").ne(0)
         block = fn.select(is_released, fn.load(PTR, field), fn.null())
         with fn.if_(is_released):

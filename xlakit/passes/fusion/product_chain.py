@@ -133,15 +133,10 @@ def _may_stand(instruction: Instruction) -> bool:
 
 
 def _link(product: Instruction, users: Mapping[Instruction, list[Instruction]], roots: Iterable[Instruction]) -> Link:
-    users_of_product = users.get(product, [])
-    if (
-        len(users_of_product) == 1
-        and product not in roots
-        and isinstance(product.op, Dot)
-        and keeps_rows(users_of_product[0])
-    ):
-        return Link(product, users_of_product[0])
-    return Link(product, product)
+    """The product, with its only user as what is stored if that is a transpose that moves whole rows."""
+    only_user, *others = users.get(product, []) or [product]
+    is_moved = not others and product not in roots and isinstance(product.op, Dot) and keeps_rows(only_user)
+    return Link(product, only_user if is_moved else product)
 
 
 def _single(

@@ -143,17 +143,20 @@ def _equal_elements(loop: Loop) -> list[int]:
     element_of: dict[Instruction, int] = {}
     first = [i if start is None else element_of.setdefault(start, i) for i, start in enumerate(starts)]
     while len(set(first)) < loop.count:
-        values = _values(loop, first)
+        numbers = _next_value_numbers(loop, first)
         parts: dict[tuple[int, object], int] = {}
-        finer = [parts.setdefault((first[i], values[i]), i) for i in range(loop.count)]
+        finer = [parts.setdefault((first[i], numbers[i]), i) for i in range(loop.count)]
         if finer == first:
             break
         first = finer
     return first
 
 
-def _values(loop: Loop, first: Sequence[int]) -> list[object]:
-    """For each element the value number of its next value in the body; equal numbers mean equal values."""
+def _next_value_numbers(loop: Loop, first: Sequence[int]) -> list[object]:
+    """Value numbers of the elements' next values: equal numbers mean equal values after an iteration of the body.
+
+    first: for each element the first one that it is assumed to be equal to before the iteration.
+    """
     known: dict[object, int] = {}
     names: dict[Instruction, int] = {}
     for instruction in loop.body.instructions:

@@ -131,7 +131,7 @@ def invariant_instructions(loop: Loop, collectives: Sequence[Instruction] = ()) 
         if instruction in seen or loop.element(instruction) is not None:
             continue
         seen.add(instruction)
-        if not isinstance(instruction.op, _FREE) and _is_worth_it(instruction, elements[instruction], loop):
+        if not isinstance(instruction.op, _FREE) and _is_worth_moving(instruction, elements[instruction], loop):
             chosen.add(instruction)
         else:
             asked.extend(instruction.operands)
@@ -143,8 +143,11 @@ def _may_move(instruction: Instruction) -> bool:
     return not is_fixed(instruction) and not isinstance(op, _STAYS) and not isinstance(op, Parameter)
 
 
-def _is_worth_it(instruction: Instruction, elements: int, loop: Loop) -> bool:
-    """Whether the result takes no more memory than its operands, or is expensive enough."""
+def _is_worth_moving(instruction: Instruction, elements: int, loop: Loop) -> bool:
+    """Whether the result is small or expensive, or takes no more memory than what it is computed from.
+
+    elements: the elements of the loop's state that it is computed from, a bit for each.
+    """
     size = instruction.shape.byte_size
     if size <= _SMALL.value or isinstance(instruction.op, _HEAVY):
         return True
