@@ -67,7 +67,8 @@ class PadDynamic(Pass):
 
     def run(self, module: HloModule, context: PassContext) -> HloModule:
         """Change all computations in one rewrite, since sizes are passed between them."""
-        if not context.spend("dynamic", sum(1 for i in module.instructions if i.shape.is_dynamic)):
+        stale = sum(1 for i in module.instructions if i.shape.is_dynamic)
+        if not stale or not context.spend("dynamic", stale):
             return module
         # Async pairs, hints and scans are expanded while their operands still have dynamic dimensions.
         module = Expand().run(module, context)
