@@ -15,8 +15,10 @@ from xlakit.cpu.kernels.fft.moves import LoadColumns, LoadRows, StoreColumns, St
 from xlakit.cpu.kernels.gemm.address_tables import FillTable
 from xlakit.cpu.kernels.gemm.engine import choose_engine
 from xlakit.cpu.kernels.gemm.macro_kernel import MacroKernel
-from xlakit.cpu.kernels.gemm.packing import ACROSS, ALONG, SINGLE, PackRows, PackSlivers
+from xlakit.cpu.kernels.gemm.operands import ACROSS, ALONG, SINGLE
 from xlakit.cpu.kernels.gemm.panels import PackPanels
+from xlakit.cpu.kernels.gemm.rows import PackRows
+from xlakit.cpu.kernels.gemm.slivers import PackSlivers
 from xlakit.cpu.kernels.shared import common, common_code
 from xlakit.cpu.llvm import I64, Effort, Module, engine
 from xlakit.cpu.llvm.library import Library

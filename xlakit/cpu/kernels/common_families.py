@@ -21,8 +21,8 @@ FAMILIES: Final = MappingProxyType(
     {
         "gemm_macro_kernel": ("gemm.macro_kernel", "MacroKernel"),
         "gemm_addresses": ("gemm.address_tables", "FillTable"),
-        "gemm_pack_rows": ("gemm.packing", "PackRows"),
-        "gemm_pack_slivers": ("gemm.packing", "PackSlivers"),
+        "gemm_pack_rows": ("gemm.rows", "PackRows"),
+        "gemm_pack_slivers": ("gemm.slivers", "PackSlivers"),
         "gemm_pack_panels": ("gemm.panels", "PackPanels"),
         "gemm_exponents": ("gemm.bf16_range", "Exponents"),
         "fft": ("fft.lanes", "Pass"),

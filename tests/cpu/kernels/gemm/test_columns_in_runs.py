@@ -4,8 +4,7 @@ import pytest
 from cpu.agreeing import agree_on_small_values
 
 import xlakit as xla
-from xlakit.cpu.kernels.gemm.operands import Direction, Matrix
-from xlakit.cpu.kernels.gemm.packing import ACROSS, SINGLE, pieces_of
+from xlakit.cpu.kernels.gemm.operands import ACROSS, SINGLE, Direction, Matrix, pieces_of
 from xlakit.data.primitive import PrimitiveType as P
 
 # Longer than a sliver, dividing one, with a common divisor, and without any.

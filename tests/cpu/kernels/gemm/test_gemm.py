@@ -11,8 +11,8 @@ from xlakit.cpu.kernels.gemm.blocking import plan_gemm, task_count
 from xlakit.cpu.kernels.gemm.driver import emit_gemm
 from xlakit.cpu.kernels.gemm.engine import choose_engine
 from xlakit.cpu.kernels.gemm.operands import Direction, Matrix, rounded_up
-from xlakit.cpu.kernels.gemm.packing import transposed
 from xlakit.cpu.kernels.gemm.product import Product
+from xlakit.cpu.kernels.shared.shuffles import transposed
 from xlakit.cpu.llvm import F32, I64, PTR, VOID, Module, vector
 from xlakit.data.primitive import PrimitiveType as P
 from xlakit.errors import InternalError

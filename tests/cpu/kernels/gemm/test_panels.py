@@ -8,7 +8,7 @@ import pytest
 from xlakit import machine
 from xlakit.cpu.kernels.gemm.blocking import plan_gemm
 from xlakit.cpu.kernels.gemm.engine import choose_engine
-from xlakit.cpu.kernels.gemm.packing import ACROSS, ALONG, SINGLE
+from xlakit.cpu.kernels.gemm.operands import ACROSS, ALONG, SINGLE
 from xlakit.cpu.kernels.gemm.panels import PackPanels, form_of_panels
 from xlakit.cpu.kernels.gemm.product import make_product
 from xlakit.cpu.kernels.shared import common, common_code

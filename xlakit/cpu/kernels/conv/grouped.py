@@ -15,8 +15,8 @@ from xlakit.cpu.kernels.conv.geometry import Geometry
 from xlakit.cpu.kernels.conv.pad import Padded, source_line
 from xlakit.cpu.kernels.gemm.engine import Engine, stored_as_packed
 from xlakit.cpu.kernels.gemm.operands import Direction
-from xlakit.cpu.kernels.gemm.packing import interleaved
 from xlakit.cpu.kernels.gemm.store import is_stored_by_tiles
+from xlakit.cpu.kernels.shared.shuffles import interleaved
 from xlakit.cpu.llvm import I64, PTR, VOID, Function, Module, Value, vector
 from xlakit.cpu.llvm.loop import AS_WRITTEN
 from xlakit.cpu.scalars.memory import memory_type

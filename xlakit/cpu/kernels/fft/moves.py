@@ -11,6 +11,7 @@ from typing import ClassVar
 from xlakit.cpu.kernels.fft.lanes import lane_count, store_point, transpose
 from xlakit.cpu.kernels.fft.tables import load_point
 from xlakit.cpu.kernels.shared import common
+from xlakit.cpu.kernels.shared.shuffles import interleaved
 from xlakit.cpu.llvm import F32, F64, I64, PTR, Effort, Function, Type, Value, vector
 from xlakit.cpu.llvm.loop import AS_WRITTEN
 from xlakit.dataclass import dataclass
@@ -165,7 +166,7 @@ class StoreColumns:
                 real, imag = (point[1], point[0]) if self.swaps else point
                 if self.scaled:
                     real, imag = real * factor, imag * factor
-                both = fn.shuffle(real, imag, [n + side * lanes for n in range(lanes) for side in (0, 1)])
+                both = interleaved(fn, (real, imag))
                 if whole:
                     fn.store(both, address, align=part.bytes)
                 else:

@@ -15,18 +15,24 @@ from xlakit.cpu.kernels.gemm.engine import stored_as_packed
 from xlakit.cpu.kernels.gemm.epilogue import EpilogueCall, Rectangle
 from xlakit.cpu.kernels.gemm.macro_kernel import MacroKernel, computed_columns
 from xlakit.cpu.kernels.gemm.operands import (
+    ACROSS,
+    ALONG,
+    SINGLE,
     Block,
     Direction,
     OperandReader,
     element_bytes,
+    form_of,
     in_groups,
     joined,
+    pieces_of,
     smaller,
     times,
 )
-from xlakit.cpu.kernels.gemm.packing import ACROSS, ALONG, SINGLE, PackRows, PackSlivers, form_of, pieces_of
 from xlakit.cpu.kernels.gemm.panels import PackPanels, form_of_panels
 from xlakit.cpu.kernels.gemm.product import Product
+from xlakit.cpu.kernels.gemm.rows import PackRows
+from xlakit.cpu.kernels.gemm.slivers import PackSlivers
 from xlakit.cpu.kernels.gemm.store import Output, is_stored_by_tiles
 from xlakit.cpu.kernels.shared import common
 from xlakit.cpu.kernels.shared.scratch import acquire, release

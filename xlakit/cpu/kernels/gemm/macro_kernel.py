@@ -10,7 +10,7 @@ from xlakit.cpu.kernels.gemm.amx import WriteSums, configured, write_sums, write
 from xlakit.cpu.kernels.gemm.engine import Engine, acc_vector, takes_pairs_of_bf16, to_packed, vectors_of
 from xlakit.cpu.kernels.gemm.micro_kernel import Columns, Prefetches, Rows, Sums, multiply, without_bias, zeros
 from xlakit.cpu.kernels.gemm.operands import rounded_up
-from xlakit.cpu.kernels.gemm.packing import apart, bias_terms
+from xlakit.cpu.kernels.gemm.slivers import apart, bias_terms
 from xlakit.cpu.kernels.gemm.store import first_lanes
 from xlakit.cpu.kernels.shared.masked import first_lanes_mask, has_masks, masked_load, masked_store
 from xlakit.cpu.llvm import I8, I64, PTR, Effort, Function, Type, Value

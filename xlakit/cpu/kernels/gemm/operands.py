@@ -10,6 +10,11 @@ from xlakit.cpu.scalars.memory import memory_type
 from xlakit.data.primitive import PrimitiveType
 from xlakit.dataclass import dataclass
 
+# The contiguous direction of an operand: along k, across it (rows or columns), or neither.
+ALONG, ACROSS, SINGLE = "along", "across", "single"
+# Pieces of fewer elements are copied element by element.
+_LEAST_PIECE = 4
+
 
 @dataclass(frozen=True, slots=True)
 class Direction:
@@ -65,6 +70,30 @@ class Matrix:
     along: Direction
     first: int = 0
     in_place: bool = False
+
+
+def form_of(matrix: Matrix, width: int, *, along_first: bool = True) -> str:
+    """The contiguous direction of an operand of which ``width`` rows or columns are packed at a time."""
+    across, k = matrix.across, matrix.along
+    along = k.stride == 1 or k.run == 1
+    is_across_contiguous = (across.stride == 1 or across.run == 1) and (
+        len(across.dims) <= 1 or across.run % width == 0
+    )
+    if along and (along_first or not is_across_contiguous):
+        return ALONG
+    return ACROSS if is_across_contiguous else SINGLE
+
+
+def pieces_of(matrix: Matrix, width: int) -> tuple[str, int]:
+    """The form for columns, and the number of columns that are adjacent wherever a sliver begins.
+
+    ``width`` columns that are adjacent in groups of 16 are read as vectors of 16 elements.
+    """
+    form, across = form_of(matrix, width, along_first=False), matrix.across
+    piece = math.gcd(width, across.run)
+    if form == SINGLE and across.stride == 1 and piece >= _LEAST_PIECE:
+        return ACROSS, piece
+    return form, width
 
 
 def can_read_in_place(engine: Engine, rhs: Matrix) -> bool:

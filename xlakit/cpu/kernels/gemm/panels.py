@@ -10,10 +10,11 @@ from collections.abc import Callable, Sequence
 from typing import ClassVar
 
 from xlakit.cpu.kernels.gemm.engine import Engine
-from xlakit.cpu.kernels.gemm.operands import ElementReader, Matrix
-from xlakit.cpu.kernels.gemm.packing import ACROSS, ALONG, SHORT_ROWS_AHEAD, SINGLE, form_of, transposed
+from xlakit.cpu.kernels.gemm.operands import ACROSS, ALONG, SINGLE, ElementReader, Matrix, form_of
+from xlakit.cpu.kernels.gemm.rows import SHORT_ROWS_AHEAD
 from xlakit.cpu.kernels.gemm.store import first_lanes
 from xlakit.cpu.kernels.shared.masked import first_lanes_mask, has_masks, masked_store
+from xlakit.cpu.kernels.shared.shuffles import transposed
 from xlakit.cpu.llvm import I64, PTR, Effort, Function, Type, Value
 from xlakit.cpu.llvm.loop import AS_WRITTEN
 from xlakit.data.primitive import PrimitiveType

@@ -8,6 +8,7 @@ from dataclasses import replace
 from xlakit.cpu.kernels.gemm.engine import Engine, acc_vector, to_result, vectors_of
 from xlakit.cpu.kernels.gemm.micro_kernel import Sums, flatten
 from xlakit.cpu.kernels.gemm.operands import Direction
+from xlakit.cpu.kernels.shared.shuffles import interleaved
 from xlakit.cpu.llvm import VOID, Function, Value
 from xlakit.cpu.llvm.loop import AS_WRITTEN
 from xlakit.cpu.llvm.promises import NO_INLINE
@@ -123,8 +124,7 @@ class Output:
             for part, value in enumerate(values):
                 fn.store(value, fn.at(address, type, part))
             return
-        mixed = fn.shuffle(values[0], values[1], [n for lane in range(lanes) for n in (lane, lane + lanes)])
-        fn.store(mixed, address, align=type.bytes)
+        fn.store(interleaved(fn, values), address, align=type.bytes)
 
 
 def is_stored_by_tiles(engine: Engine, kind: PrimitiveType, columns: Direction, *, local: bool) -> bool:

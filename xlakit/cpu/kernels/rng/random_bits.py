@@ -9,8 +9,9 @@ import math
 from collections.abc import Sequence
 
 from xlakit.cpu.kernels.rng import random_words
-from xlakit.cpu.kernels.rng.random_words import Words, counters, interleaved, joined, lane_count, philox, threefry
+from xlakit.cpu.kernels.rng.random_words import Words, counters, joined, lane_count, philox, threefry
 from xlakit.cpu.kernels.shared.preconditions import require
+from xlakit.cpu.kernels.shared.shuffles import interleaved
 from xlakit.cpu.llvm import I64, Function, Module, Value, integer, vector
 from xlakit.cpu.llvm.loop import NO_UNROLL
 from xlakit.cpu.loops.emit.kernel import Kernel, Phase, kernel_function

@@ -8,8 +8,9 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 
-from xlakit.cpu.kernels.rng.random_words import PHILOX_CYCLES, counters, interleaved, joined, lane_count, philox
+from xlakit.cpu.kernels.rng.random_words import PHILOX_CYCLES, counters, joined, lane_count, philox
 from xlakit.cpu.kernels.shared.preconditions import require
+from xlakit.cpu.kernels.shared.shuffles import interleaved
 from xlakit.cpu.llvm import F64, I32, I64, I128, Function, Module, Value
 from xlakit.cpu.llvm.loop import NO_UNROLL
 from xlakit.cpu.loops.emit.kernel import Kernel, Phase, kernel_function

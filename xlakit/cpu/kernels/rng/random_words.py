@@ -91,12 +91,3 @@ def joined(words: Sequence[Value]) -> list[Value]:
     wide = words[0].type.with_element(I64)
     pairs = zip(words[::2], words[1::2], strict=True)
     return [low.cast("zext", wide) | (high.cast("zext", wide) << 32) for low, high in pairs]
-
-
-def interleaved(fn: Function, elements: Sequence[Value]) -> Value:
-    """The elements of all blocks in order: those of a block are adjacent."""
-    while len(elements) > 1:
-        half = len(elements) // 2
-        order = [lane + side * elements[0].type.lanes for lane in range(elements[0].type.lanes) for side in (0, 1)]
-        elements = [fn.shuffle(elements[i], elements[i + half], order) for i in range(half)]
-    return elements[0]
