@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from types import TracebackType
 
 from xlakit.condition import Condition
-from xlakit.distributed.messages import Header, Kind
+from xlakit.distributed.messages import Address, Header, Kind, RunKey
 from xlakit.distributed.packing import Bytes
 from xlakit.distributed.transport import Open
 
@@ -119,6 +119,12 @@ class Connections:
         """Send a message to a process that is connected, without waiting."""
         if rank != self.rank:
             self._transport.send(rank, header.packed(self._token), body)
+
+    def send_value(
+        self, rank: int, run: RunKey, program: int, mark: int, address: Address, text: bytes, body: Bytes
+    ) -> None:
+        """Send a value to another process that is connected; its header is not made first."""
+        self._transport.send(rank, Header.packed_value(self._token, self.rank, run, program, mark, address, text), body)
 
     def answer(self, rank: int, header: Header) -> None:
         """Send a message to a process that may not be connected yet."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass, field
 from functools import lru_cache
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -14,6 +15,9 @@ from xlakit.execution.session import RendezvousKey
 from xlakit.ir.instruction import Computation
 from xlakit.ir.operation import Kind, Op
 
+if TYPE_CHECKING:
+    from xlakit.distributed.prepared import Exchange
+
 _LONGEST_SIGNATURE = 200
 
 
@@ -22,12 +26,14 @@ class Fingerprint:
     """The identity of a program across processes.
 
     number: a hash, the same in all processes, wherever the source files are, and not 0. text: the program's description
-    in errors. locations: a cache of :meth:`location`.
+    in errors. locations: a cache of :meth:`location`. prepared: the prepared collectives, by instruction, device and
+    the processes of devices.
     """
 
     number: int
     text: str
     locations: dict[tuple[object, ...], tuple[int, str]] = field(default_factory=dict)
+    prepared: dict[tuple[object, ...], Exchange | None] = field(default_factory=dict)
 
     @staticmethod
     def of(program: Program) -> Fingerprint:

@@ -83,6 +83,13 @@ class Header(NamedTuple):
         return _WORDS.pack(token, self.kind, self.rank, *self.run, self.program, self.mark, *self.address) + text
 
     @staticmethod
+    def packed_value(
+        token: bytes, rank: int, run: RunKey, program: int, mark: int, address: Address, text: bytes
+    ) -> bytes:
+        """The packed header of a value, whose text is encoded."""
+        return _WORDS.pack(token, Kind.VALUE, rank, *run, program, mark, *address) + text[:_LONGEST_TEXT]
+
+    @staticmethod
     def unpacked(data: bytes, token: bytes) -> Header | None:
         """The inverse of :meth:`packed`; None for data that is not a message of this job."""
         if len(data) < _WORDS.size or data[:TOKEN_BYTES] != token:

@@ -250,14 +250,16 @@ class Network:
 
         return sleep
 
-    def send_value(self, session: NetworkSession, rank: int, header: Header, body: Bytes) -> None:
+    def send_value(
+        self, session: NetworkSession, rank: int, mark: int, address: Address, text: str, body: Bytes
+    ) -> None:
         """Send a value; waits while the other process has too many unused values (see credits.py).
 
         Raises RankError if that process has ended, or does not answer.
         """
         size = len(body)
         # Values of channels have no common order, so they do not wait for other values of their own run.
-        exempt = session.sent[rank] if header.address[0] == CHANNEL else 0
+        exempt = session.sent[rank] if address[0] == CHANNEL else 0
         with self._lock:
             has_room = self._credits.has_room(rank, size, exempt)
             if has_room:
@@ -266,7 +268,9 @@ class Network:
             self._await_room(session, rank, size, exempt)
             with self._lock:
                 session.sent[rank] += self._credits.add_sent(rank, size)
-        self._connections.send(rank, header, body)
+        program = session.fingerprint
+        words = f"{program.text}\n{text}".encode("utf-8", "replace")
+        self._connections.send_value(rank, session.key, program.number, mark, address, words, body)
 
     def _await_room(self, session: NetworkSession, rank: int, size: int, exempt: int) -> None:
         """Wait until a process has used enough of its values, or has ended the run, and drops values of it."""

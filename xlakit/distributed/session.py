@@ -15,8 +15,9 @@ import numpy as np
 
 from xlakit.distributed.fingerprint import Fingerprint, group_number
 from xlakit.distributed.local_part import LocalPart
-from xlakit.distributed.messages import Address, Header, Kind, RunKey
+from xlakit.distributed.messages import Address, Header, RunKey
 from xlakit.distributed.packing import Bytes, pack, packed_size, unpack
+from xlakit.distributed.prepared import Exchange, prepared
 from xlakit.distributed.reductions import combine, reordered
 from xlakit.errors import InternalError, RankError
 from xlakit.execution.channels import Message
@@ -26,7 +27,8 @@ from xlakit.execution.session import RendezvousKey
 from xlakit.ir.operation import Array, Value
 
 if TYPE_CHECKING:
-    from xlakit.ir.instruction import Computation
+    from xlakit.execution.device import Device
+    from xlakit.ir.instruction import Computation, Instruction
 
 # The first number of a value's address. After it follow, for _GROUP the group and the number of the exchange in it; for
 # _PERMUTE the location of the rendezvous, its number, and the number of the pair with its receiver; for CHANNEL the
@@ -59,8 +61,13 @@ class Peers(Protocol):
         """Memory for the body of a value, from which it is sent with the fewest copies."""
         ...
 
-    def send_value(self, session: NetworkSession, rank: int, header: Header, body: Bytes) -> None:
-        """Send a value; waits while the other process has too many unused values."""
+    def send_value(
+        self, session: NetworkSession, rank: int, mark: int, address: Address, text: str, body: Bytes
+    ) -> None:
+        """Send a value; waits while the other process has too many unused values.
+
+        mark, text: the location in the program, as a number and in words.
+        """
         ...
 
     def receive(
@@ -158,8 +165,8 @@ class NetworkSession(LocalPart):
         if source is None:
             payload = self._packed([contributions[sender]])
         else:
-            payload = self._send_and_receive(rendezvous, kind, {}, [source], number)[source]
-        self._send_and_receive(rendezvous, kind, dict.fromkeys(targets, payload), [], number)
+            payload = self.send_and_receive(rendezvous, kind, {}, [source], number)[source]
+        self.send_and_receive(rendezvous, kind, dict.fromkeys(targets, payload), [], number)
         return contributions[sender] if source is None else unpack(payload, 1)[0]
 
     def reduces(self, computation: Computation, arrays: Sequence[Array]) -> bool:
@@ -215,14 +222,14 @@ class NetworkSession(LocalPart):
         count = len(ranks)
         if count <= _DIRECT:
             others = [rank for rank in ranks if rank != self._rank]
-            return self._send_and_receive(rendezvous, kind, dict.fromkeys(others, payload), others)
+            return self.send_and_receive(rendezvous, kind, dict.fromkeys(others, payload), others)
         position, gathered = ranks.index(self._rank), [payload]
         while len(gathered) < count:
             distance = len(gathered)
             width = min(distance, count - distance)
             target, source = ranks[(position - distance) % count], ranks[(position + distance) % count]
             parcel = {target: pack(gathered[:width])}
-            arrived = self._send_and_receive(rendezvous, f"{kind} of {distance}", parcel, [source])
+            arrived = self.send_and_receive(rendezvous, f"{kind} of {distance}", parcel, [source])
             gathered += unpack(arrived[source], width)
         return {ranks[(position + index) % count]: gathered[index] for index in range(1, count)}
 
@@ -238,14 +245,14 @@ class NetworkSession(LocalPart):
         ranks = sorted([*parcels, self._rank])
         count, position = len(ranks), ranks.index(self._rank)
         if count <= _DIRECT or size is None or size > _SMALL:
-            return self._send_and_receive(rendezvous, kind, parcels, list(parcels))
+            return self.send_and_receive(rendezvous, kind, parcels, list(parcels))
         blocks = [parcels.get(ranks[(position + index) % count], pack([])) for index in range(count)]
         distance = 1
         while distance < count:
             moved = [index for index in range(count) if index & distance]
             target, source = ranks[(position + distance) % count], ranks[(position - distance) % count]
             parcel = {target: pack([blocks[index] for index in moved])}
-            arrived = self._send_and_receive(rendezvous, f"{kind} of {distance}", parcel, [source])
+            arrived = self.send_and_receive(rendezvous, f"{kind} of {distance}", parcel, [source])
             for index, data in zip(moved, unpack(arrived[source], len(moved)), strict=True):
                 blocks[index] = data
             distance *= 2
@@ -257,7 +264,20 @@ class NetworkSession(LocalPart):
             number = self._exchanges[members] = self._exchanges.get(members, 0) + 1
             return number
 
-    def _send_and_receive(
+    def prepared(self, instruction: Instruction, device: Device) -> Exchange | None:
+        """A collective of one small array, prepared for the only device of this process; None for any other one."""
+        # By id, which is unique, as the instruction lives as long as the program.
+        key = id(instruction), device.index, self._ranks
+        known = self.fingerprint.prepared
+        if key not in known:
+            known[key] = prepared(instruction, device, self._ranks, _DIRECT)
+        return known[key]
+
+    def new_body(self, size: int) -> Bytes:
+        """Memory for the body of a value."""
+        return self._peers.new_body(size)
+
+    def send_and_receive(
         self,
         rendezvous: RendezvousKey,
         kind: str,
@@ -273,40 +293,45 @@ class NetworkSession(LocalPart):
         number = self._next_number(members) if number is None else number
         mark, text = self.location(rendezvous, kind)
         address: Address = (_GROUP, group_number(members), number, 0)
-        header = self._header(mark, address, text)
         with self.waiting(rendezvous):
             for rank, parcel in parcels.items():
-                self._peers.send_value(self, rank, header, parcel)
+                self._peers.send_value(self, rank, mark, address, text, parcel)
             received = self._peers.receive(self, sources, address)
-        if any(theirs.mark != mark for theirs, _ in received.values()):
-            texts = {rank: theirs.text.partition("\n")[2] for rank, (theirs, _) in received.items()}
-            texts[self._rank] = text
-            lines = "".join(f"\n  {self._peers.name_of(rank)}: {texts[rank]}" for rank in sorted(texts))
-            raise RankError(
-                f"the processes of a group are at different collectives:{lines}",
-                hint="all devices of a group must run the same collectives in the same order",
-            )
+        for theirs, _ in received.values():
+            if theirs.mark != mark:
+                raise self._at_different_places(text, {rank: header.text for rank, (header, _) in received.items()})
         return {rank: body for rank, (_, body) in received.items()}
 
-    def _header(self, mark: int, address: Address, text: str) -> Header:
-        text = f"{self.fingerprint.text}\n{text}"
-        return Header(Kind.VALUE, self._rank, self.key, self.fingerprint.number, mark, address, text)
+    def _at_different_places(self, text: str, others: Mapping[int, str]) -> RankError:
+        texts = {rank: theirs.partition("\n")[2] for rank, theirs in others.items()}
+        texts[self._rank] = text
+        lines = "".join(f"\n  {self._peers.name_of(rank)}: {texts[rank]}" for rank in sorted(texts))
+        return RankError(
+            f"the processes of a group are at different collectives:{lines}",
+            hint="all devices of a group must run the same collectives in the same order",
+        )
 
     # -- from one device to another --------------------------------------------------------------
 
     def send(self, key: tuple[RendezvousKey, int], target: int, value: Value) -> None:
         """Send a value to a device in another process. Waits only for room there."""
+        self.send_bytes(key, target, self._packed([value]))
+
+    def send_bytes(self, key: tuple[RendezvousKey, int], target: int, body: Bytes) -> None:
+        """As :meth:`send`, of a packed value."""
         mark, text, address = self._permute_address(key, target)
-        header = self._header(mark, address, text)
         with self.waiting(key[0]):
-            self._peers.send_value(self, self._ranks[target], header, self._packed([value]))
+            self._peers.send_value(self, self._ranks[target], mark, address, text, body)
 
     def receive(self, key: tuple[RendezvousKey, int], source: int, receiver: int) -> Value:
         """Wait for a value that a device in another process sends."""
+        return unpack(self.receive_bytes(key, source, receiver), 1)[0]
+
+    def receive_bytes(self, key: tuple[RendezvousKey, int], source: int, receiver: int) -> Bytes:
+        """As :meth:`receive`, of a packed value."""
         rank, (_, _, address) = self._ranks[source], self._permute_address(key, receiver)
         with self.waiting(key[0]):
-            _, body = self._peers.receive(self, [rank], address)[rank]
-        return unpack(body, 1)[0]
+            return self._peers.receive(self, [rank], address)[rank][1]
 
     def post(self, channel_id: int | None, message: Message) -> None:
         """Put a message into a channel of the process where its receiver runs."""
@@ -314,8 +339,8 @@ class NetworkSession(LocalPart):
         if receiver is None:
             raise InternalError("a message without a receiver stays in its process")
         channel = -1 if channel_id is None else channel_id
-        header = self._header(0, (CHANNEL, channel, message.sender, receiver), f"a send on channel {channel}")
-        self._peers.send_value(self, self._ranks[receiver], header, self._packed([message.value]))
+        address, body = (CHANNEL, channel, message.sender, receiver), self._packed([message.value])
+        self._peers.send_value(self, self._ranks[receiver], 0, address, f"a send on channel {channel}", body)
 
     def watch(self, sources: Sequence[int], ready: Callable[[], bool]) -> Callable[[float], None]:
         """A function that a device calls instead of sleeping while it waits for messages from other processes."""

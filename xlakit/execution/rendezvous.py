@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from xlakit.ir.operation import Array, Evaluation, Value
 
 # Up to so many bytes of all devices, a reduction between processes is an all-gather, which needs one step less.
-_SMALL_REDUCTION = 1 << 15
+SMALL_REDUCTION = 1 << 15
 
 # Fetches the values of members in other processes, given those of the local members.
 _Carrier = Callable[[Session, dict[int, Any]], dict[int, Any]]
@@ -87,7 +87,7 @@ class Rendezvous:
         if many and session is not None and not all(map(session.is_local, rendezvous.members)):
             # All members must take the same branch, so it depends on the program alone.
             fixed = not any(operand.shape.is_dynamic for operand in context.instruction.operands)
-            if fixed and sum(a.nbytes for a in arrays) * len(rendezvous.members) > _SMALL_REDUCTION:
+            if fixed and sum(a.nbytes for a in arrays) * len(rendezvous.members) > SMALL_REDUCTION:
                 if session.reduces(computation, arrays):
                     key = rendezvous
                     return self._assemble(key, arrays, lambda s, b: {-1: s.reduce(key, b, computation)})[-1]
@@ -165,8 +165,12 @@ class Rendezvous:
 
     def _key_at(self, instruction: Instruction, members: tuple[int, ...]) -> RendezvousKey:
         site = self._device.program.site_of(instruction)
+        return RendezvousKey(instruction, site, members, self.count(site, members))
+
+    def count(self, site: str, members: tuple[int, ...]) -> int:
+        """The number of the next rendezvous of a group at a site."""
         number = self._generations[site, members] = self._generations.get((site, members), 0) + 1
-        return RendezvousKey(instruction, site, members, number)
+        return number
 
     def _all_gather(self, rendezvous: RendezvousKey, payload: Value) -> list[Value]:
         gathered = self._assemble(

@@ -15,6 +15,7 @@ from xlakit.dataclass import dataclass
 
 if TYPE_CHECKING:
     from xlakit.execution.channels import Message
+    from xlakit.execution.device import Device
     from xlakit.ir.instruction import Computation, Instruction
     from xlakit.ir.operation import Array, Value
 
@@ -33,6 +34,18 @@ class RendezvousKey:
         """The key within a process."""
         return self.site, self.members, self.number
 
+    def at(self, number: int) -> RendezvousKey:
+        """The ``number``-th rendezvous of the group at the site."""
+        return RendezvousKey(self.instruction, self.site, self.members, number)
+
+
+class PreparedCollective(Protocol):
+    """A collective whose messages have been prepared."""
+
+    def run(self, session: Any, device: Device, operand: int, result: int) -> None:
+        """Run it; ``operand`` and ``result`` are the addresses of elements, major to minor."""
+        ...
+
 
 class Session(Protocol):
     """One run on several processes, as one of them sees it. Methods may be called from the threads of several devices
@@ -45,6 +58,10 @@ class Session(Protocol):
 
     def is_local(self, device: int) -> bool:
         """Whether a device runs in this process."""
+        ...
+
+    def prepared(self, instruction: Instruction, device: Device) -> PreparedCollective | None:
+        """A collective of one small array on the only device of this process; None for any other instruction."""
         ...
 
     def all_gather(self, rendezvous: RendezvousKey, contributions: Mapping[int, Value]) -> dict[int, Value]:

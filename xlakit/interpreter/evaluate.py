@@ -322,7 +322,7 @@ def run_plan(device: Device, plan: Plan, arguments: Sequence[Value]) -> Value:
             for dead in release:
                 values[dead] = None
     except (XlakitError, MemoryError, RecursionError) as error:
-        raise _located(error, device, context.instruction) from error.__cause__
+        raise located_error(error, device, context.instruction) from error.__cause__
     return values[plan.root]
 
 
@@ -345,7 +345,7 @@ def _run_observed(
             for dead in release:
                 values[dead] = None
     except (XlakitError, MemoryError, RecursionError) as error:
-        raise _located(error, device, context.instruction) from error.__cause__
+        raise located_error(error, device, context.instruction) from error.__cause__
     return values[plan.root]
 
 
@@ -365,7 +365,7 @@ def run_instruction(
     try:
         return _evaluator_of(device.program, instruction)(Context(device, instruction, results), *operands)
     except (XlakitError, MemoryError, RecursionError) as error:
-        raise _located(error, device, instruction) from error.__cause__
+        raise located_error(error, device, instruction) from error.__cause__
 
 
 def _evaluator_of(program: Program, instruction: Instruction) -> Callable[..., Value]:
@@ -376,7 +376,8 @@ def _evaluator_of(program: Program, instruction: Instruction) -> Callable[..., V
     return found
 
 
-def _located(error: Exception, device: Device, instruction: Instruction) -> XlakitError:
+def located_error(error: Exception, device: Device, instruction: Instruction) -> XlakitError:
+    """An error of an instruction as the caller of the program sees it."""
     if isinstance(error, MemoryError):
         error = ResourceError("not enough memory for the result", hint="cut the arrays, or run with more memory")
     elif not isinstance(error, XlakitError):

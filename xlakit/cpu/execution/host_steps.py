@@ -19,6 +19,7 @@ import numpy as np
 
 from xlakit.cpu.runtime.call import array_address
 from xlakit.data.shape import Shape
+from xlakit.errors import XlakitError
 from xlakit.execution.device import Device
 from xlakit.execution.values import to_device
 from xlakit.ir.instruction import Instruction
@@ -29,6 +30,7 @@ from xlakit.ops.communication.collective_moves import Permuting
 if TYPE_CHECKING:
     from concurrent.futures import Future
 
+_TwoPointers = ctypes.c_int64 * 2
 _NO_PAIRS: Mapping[Instruction, Instruction] = {}
 
 
@@ -55,6 +57,8 @@ class HostRun:
 
         A start has no pointers of a result, and its done none of operands.
         """
+        if self._reads_in_place and self._run_prepared(instruction, address):
+            return
         # Most programs have no host steps.
         from xlakit.interpreter.evaluate import run_instruction
 
@@ -85,6 +89,24 @@ class HostRun:
             pointers.write(value, instruction.shape)
         else:
             self._open[instruction] = value
+
+    def _run_prepared(self, instruction: Instruction, address: int) -> bool:
+        """Run a collective by its prepared form, if it has one; see :meth:`step`."""
+        device, session = self.device, self.device.run.session
+        collective = None if session is None else session.prepared(instruction, device)
+        if collective is None or instruction in self._pairs:
+            return False
+        if self._collectives is not None:
+            self._collectives.wait()
+        operand, result = _TwoPointers.from_address(address)
+        device.run.check()
+        try:
+            collective.run(session, device, operand, result)
+        except (XlakitError, MemoryError) as error:
+            from xlakit.interpreter.evaluate import located_error
+
+            raise located_error(error, device, instruction) from error.__cause__
+        return True
 
     def __enter__(self) -> HostRun:
         return self

@@ -229,8 +229,7 @@ def reduce_members(
     results: list[Array] = []
     for number, arrays in enumerate(zip(*gathered, strict=True)):
         own = arrays[0].dtype
-        combine = combiner_of(computation, PrimitiveType.from_dtype(own))
-        function = _function_of(combine, PrimitiveType.from_dtype(own))
+        function = exact_function(computation, PrimitiveType.from_dtype(own))
         first, *others = arrays
         if function is not None and others and all(array.shape == first.shape for array in others):
             total = np.empty(first.shape, own) if is_part else context.new_result(number, first.shape, own)
@@ -240,6 +239,7 @@ def reduce_members(
                     function(total, array, out=total)
             results.append(total)
             continue
+        combine = combiner_of(computation, PrimitiveType.from_dtype(own))
         kind = combine.root.shape.element_type.dtype
         total = arrays[0].astype(kind, copy=False)
         for array in arrays[1:]:
@@ -251,8 +251,12 @@ def reduce_members(
 
 
 @lru_cache(maxsize=256)
-def _function_of(computation: Computation, kind: PrimitiveType) -> np.ufunc | None:
-    """NumPy's function with the same results, to the bit, as a computation; None if there is none."""
+def exact_function(computation: Computation, kind: PrimitiveType) -> np.ufunc | None:
+    """NumPy's function that combines elements of a type as a computation does, to the bit; None if there is none.
+
+    Raises UnsupportedError as :func:`combiner_of` does.
+    """
+    computation = combiner_of(computation, kind)
     if any(i.shape.element_type is not kind for i in (*computation.parameters, computation.root)):
         return None
     # For these types NumPy rounds, or wraps around, as HLO does.
