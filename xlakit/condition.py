@@ -17,21 +17,21 @@ class Condition(threading.Condition):
         super().__init__(self.lock)
         # A set of threads rather than their number: its changes are atomic, also where an interruption of the wait
         # left the lock free.
-        self._waiting: set[int] = set()
+        self.waiting: set[int] = set()
 
     def wait(self, timeout: float | None = None) -> bool:
         """Release the lock, wait until notified, and take the lock again; False where ``timeout`` seconds went by."""
         thread = threading.get_ident()
-        self._waiting.add(thread)
+        self.waiting.add(thread)
         try:
             return super().wait(timeout)
         finally:
-            self._waiting.discard(thread)
+            self.waiting.discard(thread)
             # A signal handler may have raised before the part of the wait that takes the lock again.
             if not self.lock._is_owned():  # pyright: ignore[reportAttributeAccessIssue, reportUnknownMemberType, reportPrivateUsage]
                 self.lock.acquire()
 
     def notify_all(self) -> None:
         """Wake all threads that wait; the lock is held."""
-        if self._waiting:
+        if self.waiting:
             super().notify_all()

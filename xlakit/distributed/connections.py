@@ -63,8 +63,8 @@ class Connections:
         self._unread: list[tuple[bytes, Bytes]] = []
         self._pumping = threading.Lock()
         # The number of threads that wait for messages, and the time at which one last stopped waiting.
-        self._awaiting = 0
-        self._last_awaited = 0.0
+        self.awaiting = 0
+        self.last_awaited = 0.0
         self._is_closing = False
         self._transport = open(self._receive_message, self._lost)
         self.endpoint = self._transport.endpoint
@@ -137,15 +137,6 @@ class Connections:
         """Hold the lock during the block, in which this thread waits for messages."""
         return _Awaited(self)
 
-    def count_awaiting(self, more: int) -> None:
-        """Add ``more`` to the number of threads that wait for messages; the lock is held."""
-        self._awaiting += more
-        if more < 0:
-            self._last_awaited = time.monotonic()
-            if self._awaiting:
-                # Another waiting thread has to receive from here on.
-                self.condition.notify_all()
-
     def pump_or_wait(self) -> None:
         """Receive messages, or wait for the thread that does so now; the lock is held, and released meanwhile."""
         if not self._pumping.acquire(blocking=False):
@@ -163,12 +154,12 @@ class Connections:
     def _serve(self) -> None:
         while not self._is_closing:
             self._transport.look()
-            if self._awaiting:
+            if self.awaiting:
                 # A waiting thread may have found this one receiving, and has to take over.
                 with self.condition.lock:
                     self.condition.notify_all()
                 time.sleep(_ASIDE)
-            elif time.monotonic() - self._last_awaited < _LATELY or not self._pumping.acquire(blocking=False):
+            elif time.monotonic() - self.last_awaited < _LATELY or not self._pumping.acquire(blocking=False):
                 time.sleep(_ASIDE)
             else:
                 try:
@@ -194,7 +185,8 @@ class Connections:
             self.answer(header.rank, Header(Kind.LEAVE_ACK, self.rank))
         self._handle(header, body)
         with self.condition.lock:
-            self.condition.notify_all()
+            if self.condition.waiting:
+                self.condition.notify_all()
 
     # -- the others ------------------------------------------------------------------------------
 
@@ -288,10 +280,15 @@ class _Awaited:
 
     def __enter__(self) -> None:
         self._lock.acquire()
-        self._connections.count_awaiting(1)
+        self._connections.awaiting += 1
 
     def __exit__(self, *_: object) -> None:
+        connections = self._connections
         try:
-            self._connections.count_awaiting(-1)
+            connections.awaiting -= 1
+            connections.last_awaited = time.monotonic()
+            if connections.awaiting:
+                # Another waiting thread has to receive from here on.
+                connections.condition.notify_all()
         finally:
             self._lock.release()

@@ -33,7 +33,7 @@ class Credits:
     def __init__(self, limit: int) -> None:
         self._limit = limit
         # As the sender: the bytes sent, and of these the acknowledged ones.
-        self._sent = Counter[int]()
+        self._sent: dict[int, int] = Counter[int]()
         self._acknowledged = Counter[int]()
         # As the receiver: the bytes used, and of these the ones that have been acknowledged.
         self._used = Counter[int]()
@@ -49,6 +49,17 @@ class Credits:
         """
         ahead = max(0, self._sent[rank] - self._acknowledged.get(rank, 0) - exempt)
         return not ahead or ahead + size + OVERHEAD <= self._limit
+
+    def take_room(self, rank: int, size: int, exempt: int = 0) -> int:
+        """As :meth:`add_sent` if there is room for the value, else 0."""
+        sent = self._sent[rank]
+        # A process whose values are used up to now has room for any.
+        ahead = sent - self._acknowledged.get(rank, 0) - exempt
+        size += OVERHEAD
+        if ahead > 0 and ahead + size > self._limit:
+            return 0
+        self._sent[rank] = sent + size
+        return size
 
     def add_sent(self, rank: int, size: int) -> int:
         """Count a value that is sent; gives the bytes that it counts."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from typing import Final
 
 from xlakit.distributed.fingerprint import Fingerprint, name_of
 from xlakit.distributed.messages import Progress
@@ -12,6 +13,9 @@ from xlakit.execution.context import ExecutionContext
 from xlakit.execution.run import Run
 from xlakit.execution.session import RendezvousKey
 from xlakit.ir.operation import Value
+
+# Up to which time at a rendezvous errors do not say how many times it was.
+_UNTOLD: Final = 3
 
 
 class LocalPart:
@@ -85,28 +89,18 @@ class LocalPart:
         errors.
         """
         mark, text = self.fingerprint.location(self.run.program, rendezvous, kind)
-        return mark, text + _times(rendezvous)
+        return (mark, text + _times(rendezvous)) if rendezvous.number > _UNTOLD else (mark, text)
 
     def progress(self) -> tuple[Progress, str]:
         """WAITING if all devices here wait, some of them for other processes, and where these wait; else RUNNING."""
-        with self._lock:
-            waits = list(self._waits.values())
+        waits = list(self._waits.values())
         if not waits or len(waits) + self._execution_context.count_waiting(self.run) < self._running:
             return Progress.RUNNING, ""
         return Progress.WAITING, "; ".join(name_of(self.run.program, wait) + _times(wait) for wait in waits)
 
     def waiting(self, rendezvous: RendezvousKey) -> _Waiting:
         """Note during the block that this thread waits for other processes at a rendezvous."""
-        return _Waiting(self, rendezvous)
-
-    def note_wait(self, rendezvous: RendezvousKey | None) -> None:
-        """Record the rendezvous at which this thread waits for other processes; None at the end of the wait."""
-        thread = threading.get_ident()
-        with self._lock:
-            if rendezvous is None:
-                del self._waits[thread]
-            else:
-                self._waits[thread] = rendezvous
+        return _Waiting(self._waits, rendezvous)
 
 
 class _TakingPart:
@@ -127,17 +121,18 @@ class _TakingPart:
 class _Waiting:
     """See :meth:`LocalPart.waiting`."""
 
-    __slots__ = ("_part", "_rendezvous")
+    __slots__ = ("_rendezvous", "_thread", "_waits")
 
-    def __init__(self, part: LocalPart, rendezvous: RendezvousKey) -> None:
-        self._part, self._rendezvous = part, rendezvous
+    def __init__(self, waits: dict[int, RendezvousKey], rendezvous: RendezvousKey) -> None:
+        # A thread changes its own item alone, which is atomic, as are copies of the values.
+        self._waits, self._rendezvous, self._thread = waits, rendezvous, threading.get_ident()
 
     def __enter__(self) -> None:
-        self._part.note_wait(self._rendezvous)
+        self._waits[self._thread] = self._rendezvous
 
     def __exit__(self, *_: object) -> None:
-        self._part.note_wait(None)
+        del self._waits[self._thread]
 
 
 def _times(rendezvous: RendezvousKey) -> str:
-    return f", for the {rendezvous.number}th time" if rendezvous.number > 3 else ""
+    return f", for the {rendezvous.number}th time" if rendezvous.number > _UNTOLD else ""

@@ -204,7 +204,7 @@ class Network:
                 del self._statuses[pair]
         for values in left.values():
             for header, body in values:
-                self._use(header.rank, body)
+                self._use(header.rank, len(body))
 
     def receive(
         self, session: NetworkSession, ranks: Sequence[int], address: Address
@@ -228,7 +228,7 @@ class Network:
                 self._connections.pump_or_wait()
                 waits = True
         for rank, (header, body) in received.items():
-            self._use(rank, body)
+            self._use(rank, len(body))
             if header.program != session.fingerprint.number:
                 raise self._program_error(session, rank, header.text)
         return received
@@ -257,18 +257,16 @@ class Network:
 
         Raises RankError if that process has ended, or does not answer.
         """
-        size = len(body)
+        size, program = len(body), session.fingerprint
         # Values of channels have no common order, so they do not wait for other values of their own run.
         exempt = session.sent[rank] if address[0] == CHANNEL else 0
         with self._lock:
-            has_room = self._credits.has_room(rank, size, exempt)
-            if has_room:
-                session.sent[rank] += self._credits.add_sent(rank, size)
-        if not has_room:
+            taken = self._credits.take_room(rank, size, exempt)
+            session.sent[rank] += taken
+        if not taken:
             self._await_room(session, rank, size, exempt)
             with self._lock:
                 session.sent[rank] += self._credits.add_sent(rank, size)
-        program = session.fingerprint
         words = f"{program.text}\n{text}".encode("utf-8", "replace")
         self._connections.send_value(rank, session.key, program.number, mark, address, words, body)
 
@@ -287,10 +285,10 @@ class Network:
                     self._connections.send(rank, Header(Kind.CREDIT_REQUEST, self.rank))
                 self._connections.pump_or_wait()
 
-    def _use(self, rank: int, body: Bytes) -> None:
+    def _use(self, rank: int, size: int) -> None:
         """Count a used value, and acknowledge it to its sender if an acknowledgement is due."""
         with self._lock:
-            is_due = self._credits.add_used(rank, len(body))
+            is_due = self._credits.add_used(rank, size)
             used = self._credits.take_used(rank) if is_due else 0
         if is_due:
             self._connections.answer(rank, Header(Kind.CREDIT, self.rank, mark=used))
@@ -367,12 +365,12 @@ class Network:
                 inbox.setdefault(header.address, []).append((header, body))
                 return
         if session is None:
-            self._use(header.rank, body)
+            self._use(header.rank, len(body))
         else:
             self._deliver(session, header, body)
 
     def _deliver(self, session: NetworkSession, header: Header, body: Bytes) -> None:
-        self._use(header.rank, body)
+        self._use(header.rank, len(body))
         if header.program != session.fingerprint.number:
             session.run.fail(self._program_error(session, header.rank, header.text))
             return

@@ -248,7 +248,8 @@ class ExecutionContext:
     def changed(self) -> None:
         """Have every waiting thread check its condition; the lock is held."""
         self._last_change = time.monotonic()
-        self.condition.notify_all()
+        if self.condition.waiting:
+            self.condition.notify_all()
 
     def bound(self) -> _Bound:
         """Mark this thread as one that cannot feed devices during the block."""
@@ -267,6 +268,20 @@ class ExecutionContext:
             self._active.update(devices)
             for device in devices:
                 self._waits.pop(cast("Participant", device), None)
+            self.changed()
+
+    def enter_bound(self, device: object) -> None:
+        """As :meth:`enter` and :meth:`bound` for a device that runs on this thread, until :meth:`leave_bound`."""
+        with self.lock:
+            self._active.add(device)
+            self.bind(1)
+            self.changed()
+
+    def leave_bound(self, device: object) -> None:
+        """See :meth:`enter_bound`."""
+        with self.lock:
+            self._active.discard(device)
+            self.bind(-1)
             self.changed()
 
     def announce(self, wait: Wait) -> None:

@@ -12,7 +12,7 @@ from xlakit.execution.program import Program
 from xlakit.execution.random_state import RandomState
 from xlakit.execution.rendezvous import Rendezvous
 from xlakit.execution.run import Participant, Run
-from xlakit.execution.run_group import enter_group, shared_channels
+from xlakit.execution.run_group import current_group
 from xlakit.execution.transfers import Transfers
 
 
@@ -21,9 +21,14 @@ def start_run(program: Program, execution_context: ExecutionContext, *, shares_c
 
     shares_context: whether other programs use the execution context, too; then channels connect them.
     """
-    channels = shared_channels(execution_context) if shares_context else Channels()
+    group = current_group()
+    if not shares_context:
+        channels = Channels()
+    else:
+        channels = execution_context.channels if group is None else group.channels(execution_context)
     run = Run(program, channels, execution_context.lock, execution_context.changed, shares_context=shares_context)
-    enter_group(run)
+    if group is not None:
+        group.add(run)
     return run
 
 

@@ -59,17 +59,9 @@ def running_in(group: RunGroup) -> Generator[None]:
         _current.reset(token)
 
 
-def shared_channels(execution_context: ExecutionContext) -> Channels:
-    """The channels of an execution context that a run of this thread uses: those of its group, if it has one."""
-    group = _current.get()
-    return execution_context.channels if group is None else group.channels(execution_context)
-
-
-def enter_group(run: Run) -> None:
-    """Add a run to the group of this thread, if it has one."""
-    group = _current.get()
-    if group is not None:
-        group.add(run)
+def current_group() -> RunGroup | None:
+    """The group that the runs of this thread belong to."""
+    return _current.get()
 
 
 def has_group() -> bool:

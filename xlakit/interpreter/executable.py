@@ -118,6 +118,7 @@ class InterpreterExecutable(Recompiled):
         self.execution_context = execution_context if execution_context is not None else ExecutionContext()
         self._shares_context = execution_context is not None
         self._program = program
+        self._num_devices = program.grid.num_devices
         self._parameters = module.entry.parameters
         self._entry = mark_dynamic(module)
         self._fallbacks: tuple[Fallback, ...] = ()
@@ -139,7 +140,7 @@ class InterpreterExecutable(Recompiled):
     @property
     def num_devices(self) -> int:
         """How many devices run the program: replicas times partitions."""
-        return self.num_replicas * self.num_partitions
+        return self._num_devices
 
     def __call__(self, *arguments: object, donate: Sequence[int] = ()) -> Any:
         """Run the program with one argument for each parameter; see :class:`Executable`. It overwrites none."""
@@ -232,14 +233,14 @@ class InterpreterExecutable(Recompiled):
         """Run the one device of this process, on this thread; raises the failure of the execution."""
         (device,) = self.begin()
         execution, context = device.run, self.execution_context
-        context.enter([device])
+        context.enter_bound(device)
         try:
-            with context.bound(), device.taking_part():
+            with device.taking_part():
                 runner(device)
         except BaseException as error:
             execution.fail(error)
         finally:
-            context.leave([device])
+            context.leave_bound(device)
         if execution.failure is not None:
             raise execution.failure
         execution.check_received()

@@ -382,7 +382,7 @@ class Replicas:
         with device.execution_context.lock:
             if device.run.failure is None and not launch.record.field("watched"):
                 launch.is_over = True
-                del self._launches[launch.record.address]
+                self._launches.pop(launch.record.address, None)
                 self._free_records.append(launch.record)
 
     def _launch_of(self, device: Device) -> Launch:
@@ -395,7 +395,9 @@ class Replicas:
                 )
             if run.native is None:
                 run.native = Launch.of(device, self._new_record(), self._program.collectives)
-                self._launches[run.native.record.address] = run.native
+                if self._program.slots:
+                    # Devices that meet in machine code ask for help by the address of the record.
+                    self._launches[run.native.record.address] = run.native
             return run.native
 
     def _new_record(self) -> RunRecord:

@@ -8,6 +8,7 @@ segment; see segments.py.
 from __future__ import annotations
 
 import struct
+import sys
 from collections import deque
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple
@@ -44,11 +45,16 @@ class BodyLocation(NamedTuple):
     use: int = 0
 
 
+# The location of every body that is in the ring, for the reader.
+_IN_RING: Final = BodyLocation(INLINE_BODY)
+
+
 class OutRing:
     """The writer's end. A lock of the caller's keeps calls apart."""
 
     def __init__(self, publish: Callable[[int, int, int], int]) -> None:
         self.memory = Memory.allocate(BYTES)
+        self._data: Any = self.memory.bytes.data
         self._publish = publish
         self._written = self._read = 0
         # Records that wait for room.
@@ -93,15 +99,13 @@ class OutRing:
             self._written += skipped
             offset = 0
         start = _BEGIN + offset
-        data: Any = self.memory.bytes.data
-        length = 0 if body is None else len(body)
-        _RECORD.pack_into(
-            data, start, size, len(head), length, location.segment, location.fd, location.bytes, location.use
-        )
+        data, length = self._data, 0 if body is None else len(body)
+        _RECORD.pack_into(data, start, size, len(head), length, *location)
         start += _RECORD.size
-        data[start : start + len(head)] = head
+        rest = start + len(head)
+        data[start:rest] = head
         if body is not None and inline:
-            self.memory.bytes[start + len(head) : start + len(head) + inline] = body
+            data[rest : rest + inline] = body.data
         self._written += size
         return True
 
@@ -124,6 +128,7 @@ class InRing:
 
     def __init__(self, memory: Memory, load: Callable[[int], int], store: Callable[[int, int], Any]) -> None:
         self.memory = memory
+        self._data: Any = memory.bytes.data
         self.read = 0
         self._load, self._store = load, store
         self.written_address = memory.address + _WRITTEN
@@ -137,19 +142,22 @@ class InRing:
         if self._load(self.written_address) == self.read:
             return None
         offset, end = self.read % _CAPACITY, self.read
-        if self.memory.words[(_BEGIN + offset) // 8] == _SKIP:
+        data = self._data
+        # The first word of a record is its size.
+        if int.from_bytes(data[_BEGIN + offset : _BEGIN + offset + 8], sys.byteorder, signed=True) == _SKIP:
             end += _CAPACITY - offset
             offset = 0
         start = _BEGIN + offset
-        size, head_size, length, segment, fd, total, use = _RECORD.unpack_from(self.memory.bytes.data, start)
+        size, head_size, length, segment, fd, total, use = _RECORD.unpack_from(data, start)
         start += _RECORD.size
-        head = self.memory.bytes[start : start + head_size].tobytes()
-        body = None
-        if segment in (NO_BODY, INLINE_BODY):
-            # Copied, as the ring's memory is reused, and machine code needs aligned arrays.
-            body = np.empty(length, np.uint8)
-            body[:] = self.memory.bytes[start + head_size : start + head_size + length]
-        return Record(head, body, length, BodyLocation(segment, fd, total, use), end + size)
+        rest = start + head_size
+        head = bytes(data[start:rest])
+        if segment not in (NO_BODY, INLINE_BODY):
+            return Record(head, None, length, BodyLocation(segment, fd, total, use), end + size)
+        # Copied, as the ring's memory is reused, and machine code needs aligned arrays.
+        body = np.empty(length, np.uint8)
+        body.data[:] = data[rest : rest + length]  # pyright: ignore[reportIndexIssue]
+        return Record(head, body, length, _IN_RING, end + size)
 
     def advance(self, end: int) -> None:
         """Release the ring's memory before ``end`` to the writer."""

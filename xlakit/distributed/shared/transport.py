@@ -53,6 +53,7 @@ _SECRET_BYTES: Final = 16
 _BELL_BYTES: Final = 4096
 # The interval at which ZeroMQ is polled if all known processes write into rings, in seconds.
 _LOOK = 0.02
+_NO_BODY, _INLINE_BODY = BodyLocation(NO_BODY), BodyLocation(INLINE_BODY)
 # The bytes of segments that are kept at least.
 _LEAST_KEPT = 1 << 26
 
@@ -117,7 +118,8 @@ class SharedMemoryTransport:
         self._sources: dict[str, _Source] = {}
         self._table = np.zeros((1, doorbell.ROW_WORDS), np.int64)
         self._table_address = self._bell.address
-        # When to look at ZeroMQ next, where rings bring all messages.
+        # Whether rings bring all messages, and when to look at ZeroMQ next if they do.
+        self._is_quiet = False
         self._next_take = 0.0
 
     # -- sending ---------------------------------------------------------------------------------
@@ -132,6 +134,7 @@ class SharedMemoryTransport:
             theirs = json.loads(endpoint)
             self._inner.connect(rank, theirs["zeromq"])
             self._endpoints[rank] = theirs["zeromq"]
+            self._is_quiet = False
             if theirs["machine"] == self._own["machine"] and len(self._neighbors) < MOST_RECEIVERS:
                 self._offer(rank, theirs)
 
@@ -175,7 +178,8 @@ class SharedMemoryTransport:
                 neighbor.is_closed = True
                 neighbor.after_ring.append((head, body))
                 slept = self._flush(rank, neighbor)
-        self._wake(rank, neighbor, slept)
+        if slept:
+            self._wake(rank, neighbor, slept)
 
     def _flush(self, rank: int, neighbor: _Neighbor) -> int:
         """Write waiting records to the ring, then send the messages after them by ZeroMQ; gives how the reader slept.
@@ -200,13 +204,13 @@ class SharedMemoryTransport:
         The location is None if there is no memory for a segment.
         """
         if body is None:
-            return BodyLocation(NO_BODY), None
+            return _NO_BODY, None
         lease = body.base
         segment = lease.segment if isinstance(lease, Lease) and len(body) == lease.size else None
         # A receiver acknowledges a use of a segment once, so it can get the body in that segment only once.
         if segment is None or neighbor.index in segment.receivers:
             if len(body) <= INLINE:
-                return BodyLocation(INLINE_BODY), body
+                return _INLINE_BODY, body
             copy = self._segments.take(len(body), self._lost_indices())
             if copy is None:
                 return None, body
@@ -243,17 +247,20 @@ class SharedMemoryTransport:
 
     def pump(self, seconds: float) -> None:
         """Receive the messages that have arrived; if there is none, wait for one, at most so many seconds."""
-        if self._receive_from_rings():
-            return
-        is_quiet = all(endpoint in self._sources for endpoint in self._endpoints.values())
         now = time.monotonic()
+        is_quiet = self._is_quiet
+        # Quiet processes look at their rings as they begin to wait.
+        if not (is_quiet and now <= self._next_take) and self._receive_from_rings():
+            return
         if not is_quiet or now > self._next_take:
             self._next_take = now + _LOOK
             if self._inner.take():
                 return
         how = doorbell.SLEEPS if is_quiet else doorbell.SELECTS
         nanoseconds = int(min(seconds, _LOOK) * 1e9)
-        any_arrived = self._bells.await_any(self._bell.address, *self._rows(), how, SPIN_NANOSECONDS, nanoseconds)
+        any_arrived = self._bells.await_any(
+            self._bell.address, self._table_address, len(self._sources), how, SPIN_NANOSECONDS, nanoseconds
+        )
         if not any_arrived and not is_quiet:
             try:
                 self._inner.wait(seconds)
@@ -262,17 +269,15 @@ class SharedMemoryTransport:
         if not self._receive_from_rings() and not is_quiet:
             self._inner.take()
 
-    def _rows(self) -> tuple[int, int]:
-        """The table of the rings to read, for machine code: its address, and its number of rows."""
-        return self._table_address, len(self._sources)
-
     def _receive_from_rings(self) -> bool:
         """Receive every message that lies in the rings; whether there was any."""
         any_arrived = False
         for number, (endpoint, source) in enumerate(tuple(self._sources.items())):
             while (record := source.ring.next()) is not None:
                 any_arrived = True
-                if record.location.segment == FORGET:
+                if record.body is not None:
+                    self._receive(record.head, record.body)
+                elif record.location.segment == FORGET:
                     source.segments.pop(record.location.use, None)
                 else:
                     try:
@@ -296,8 +301,6 @@ class SharedMemoryTransport:
             self._lost(rank)
 
     def _body_of(self, source: _Source, record: Record) -> Bytes:
-        if record.body is not None:
-            return record.body
         location = record.location
         memory = source.segments.get(location.segment)
         if memory is None:
@@ -331,6 +334,8 @@ class SharedMemoryTransport:
 
     def _tabulate(self) -> None:
         rows = [(source.ring.written_address, source.ring.read) for source in self._sources.values()]
+        with self._lock:
+            self._is_quiet = all(endpoint in self._sources for endpoint in self._endpoints.values())
         self._table = np.array(rows or [(0, 0)], np.int64)
         self._table_address = self._table.__array_interface__["data"][0]
 
