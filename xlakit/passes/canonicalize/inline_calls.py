@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 from xlakit.data.shape import Shape
 from xlakit.dataclass import dataclass
@@ -26,10 +26,16 @@ _OF_LIBRARIES = ("__ynn_fusion", "__onednn_fusion")
 
 
 class InlineCalls(Pass):
-    """Replace calls, fusions, and maps of plain operations by the instructions of their computations."""
+    """Replace calls, fusions, and maps of plain operations by the instructions of their computations.
+
+    wanted: which of them; all by default.
+    """
 
     name = "inline-calls"
     left_out_by = "inline"
+
+    def __init__(self, wanted: Callable[[Instruction], bool] | None = None) -> None:
+        self._wanted = wanted
 
     def run(self, module: HloModule, context: PassContext) -> HloModule:
         """Change every computation that remains afterwards, callees first.
@@ -40,7 +46,7 @@ class InlineCalls(Pass):
         if not any(c.callers for c in module.computations):
             return module
         context.computation_names = {c.name for c in module.computations}
-        calls = _Calls(context, max(_MOST_INSTRUCTIONS, _MOST_GROWTH * module.instruction_count()))
+        calls = _Calls(context, max(_MOST_INSTRUCTIONS, _MOST_GROWTH * module.instruction_count()), self._wanted)
         needed = {module.entry, *(c for old in module.computations for c in calls.remaining_callees(old))}
         made: dict[Computation, Computation] = {}
         for old in module.computations:
@@ -64,18 +70,23 @@ def _inlined(computation: Computation, calls: _Calls) -> Computation:
 
 
 class _Calls:
-    """Chooses the calls that are inlined, within a number of instructions that inlining may add (``room``)."""
+    """Chooses the calls that are inlined, within a number of instructions that inlining may add (``room``).
 
-    def __init__(self, context: PassContext, room: int) -> None:
+    wanted: which calls may be; all by default.
+    """
+
+    def __init__(self, context: PassContext, room: int, wanted: Callable[[Instruction], bool] | None = None) -> None:
         self.context = context
         self._room = room
+        self._wanted = wanted
         self._chosen: dict[Computation, frozenset[Instruction]] = {}
 
     def chosen(self, computation: Computation) -> frozenset[Instruction]:
         """The calls of a computation that can be replaced."""
         found = self._chosen.get(computation)
         if found is None:
-            inlined = [i for i in computation.callers if _can_be_inlined(i)]
+            wanted = self._wanted
+            inlined = [i for i in computation.callers if (wanted is None or wanted(i)) and _can_be_inlined(i)]
             if inlined:
                 ordered = {p for i in computation.instructions for p in i.control_predecessors}
                 inlined = [i for i in inlined if i not in ordered]

@@ -12,6 +12,7 @@ from xlakit.passes.canonicalize.normalize_layouts import NormalizeLayouts
 from xlakit.passes.core.async_operations import has_whole, whole_of
 from xlakit.passes.core.framework import PassContext, change_computations, programs, with_callees, with_computations
 from xlakit.passes.simplify.dead_code import DeadCode
+from xlakit.passes.spmd.joined_slices import without_joined_slices
 
 
 def with_whole_operations(module: HloModule, context: PassContext) -> HloModule:
@@ -55,14 +56,16 @@ def _changed(computation: Computation, context: PassContext) -> Computation:
 
 
 def prepared(module: HloModule, context: PassContext) -> HloModule:
-    """The module without layouts and async pairs, and without sharding hints in computations applied to elements.
+    """The module without layouts and async pairs, without sharding hints in computations applied to elements, and
+    without concatenations that are only sliced.
 
     Dead code is removed first, because a dead second user would make partial sums be added up early.
     """
     module = DeadCode().run(module, context)
     module = _without_hints_on_elements(NormalizeLayouts().run(module, context))
     context.computation_names |= {c.name for c in module.computations}
-    return with_whole_operations(ControlDependencies().run(module, context), context)
+    module = with_whole_operations(ControlDependencies().run(module, context), context)
+    return without_joined_slices(module, context)
 
 
 def _without_hints_on_elements(module: HloModule) -> HloModule:
