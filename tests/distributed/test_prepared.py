@@ -67,10 +67,10 @@ def prepared(monkeypatch):
     """The prepared collectives, as they are made; with ``general`` these processes have none."""
     made, prepare = [], session.prepared
 
-    def count(instruction, device, ranks, direct):
-        if ranks[device.index] in count.general:
+    def count(instruction, program, device, ranks, direct):
+        if ranks[device] in count.general:
             return None
-        exchange = prepare(instruction, device, ranks, direct)
+        exchange = prepare(instruction, program, device, ranks, direct)
         made.append(exchange)
         return exchange
 

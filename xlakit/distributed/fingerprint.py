@@ -5,18 +5,14 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from xlakit.data.literal import Literal
 from xlakit.execution.program import Program
-from xlakit.execution.session import RendezvousKey
+from xlakit.execution.session import PreparedCollective, RendezvousKey
 from xlakit.ir.instruction import Computation
 from xlakit.ir.operation import Kind, Op
-
-if TYPE_CHECKING:
-    from xlakit.distributed.prepared import Exchange
 
 _LONGEST_SIGNATURE = 200
 
@@ -33,7 +29,7 @@ class Fingerprint:
     number: int
     text: str
     locations: dict[tuple[object, ...], tuple[int, str]] = field(default_factory=dict)
-    prepared: dict[tuple[object, ...], Exchange | None] = field(default_factory=dict)
+    prepared: dict[tuple[object, ...], PreparedCollective | None] = field(default_factory=dict)
 
     @staticmethod
     def of(program: Program) -> Fingerprint:

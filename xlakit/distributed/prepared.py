@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import ctypes
 import math
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import numpy as np
 
@@ -26,8 +26,7 @@ from xlakit.ops.communication.collectives import AllGather, AllReduce, ReduceSca
 
 if TYPE_CHECKING:
     from xlakit.data.shape import Shape
-    from xlakit.distributed.session import NetworkSession
-    from xlakit.execution.device import Device
+    from xlakit.execution.program import Program
     from xlakit.ir.instruction import Instruction
 
 # Up to so many bytes of an operand, Python costs more than copies.
@@ -35,21 +34,42 @@ MOST_BYTES: Final = 1 << 18
 _WORD = 8
 
 
+class Messages(Protocol):
+    """What a session does for prepared collectives."""
+
+    def new_body(self, size: int) -> Bytes:
+        """Memory for the body of a value."""
+        ...
+
+    def send_and_receive(
+        self, rendezvous: RendezvousKey, kind: str, parcels: Mapping[int, Bytes], sources: Sequence[int]
+    ) -> dict[int, Bytes]:
+        """What the processes ``sources`` send to this one, given what it sends to others."""
+        ...
+
+    def send_bytes(self, key: tuple[RendezvousKey, int], target: int, body: Bytes) -> None:
+        """Send a packed value to a device in another process."""
+        ...
+
+    def receive_bytes(self, key: tuple[RendezvousKey, int], source: int, receiver: int) -> Bytes:
+        """Wait for a packed value that a device in another process sends."""
+        ...
+
+
 class Exchange:
     """A prepared collective on one device; calls of one object are made one at a time in a run."""
 
     def __init__(self, here: _Here, members: tuple[int, ...]) -> None:
-        self._site = here.site
-        self._members = members
+        self.site = here.site
+        self.members = members
         self._first = RendezvousKey(here.instruction, here.site, members, 1)
 
-    def run(self, session: NetworkSession, device: Device, operand: int, result: int) -> None:
+    def run(self, session: Messages, number: int, operand: int, result: int) -> None:
         """Exchange the array at the address ``operand``, and write what comes of it to the address ``result``."""
-        number = device.rendezvous.count(self._site, self._members)
         key = self._first if number == 1 else self._first.at(number)
         self.exchange(session, key, operand, result)
 
-    def exchange(self, session: NetworkSession, key: RendezvousKey, operand: int, result: int) -> None:
+    def exchange(self, session: Messages, key: RendezvousKey, operand: int, result: int) -> None:
         """See :meth:`run`; ``key`` is that of this call."""
         raise NotImplementedError
 
@@ -66,7 +86,7 @@ class _Packed:
         self._prefix: Bytes = whole[: self.begin].copy()
         self._size = len(whole)
 
-    def of(self, session: NetworkSession, address: int) -> Bytes:
+    def of(self, session: Messages, address: int) -> Bytes:
         """The packed form of what is at an address."""
         body = session.new_body(self._size)
         body[: self.begin] = self._prefix
@@ -90,7 +110,7 @@ class _Gathering(Exchange):
         self._own = here.ranks[here.device]
         self._others = sorted(rank for rank in self._ranks if rank != self._own)
 
-    def exchange(self, session: NetworkSession, key: RendezvousKey, operand: int, result: int) -> None:
+    def exchange(self, session: Messages, key: RendezvousKey, operand: int, result: int) -> None:
         body = self._packed.of(session, operand)
         arrived = session.send_and_receive(key, "all_gather", dict.fromkeys(self._others, body), self._others)
         begin = self._packed.begin
@@ -114,7 +134,7 @@ class _Dealing(Exchange):
         self._others = sorted(rank for rank in self._ranks if rank != self._own)
         self._offsets = {rank: index * self._packed.bytes for index, rank in enumerate(self._ranks)}
 
-    def exchange(self, session: NetworkSession, key: RendezvousKey, operand: int, result: int) -> None:
+    def exchange(self, session: Messages, key: RendezvousKey, operand: int, result: int) -> None:
         parcels = {rank: self._packed.of(session, operand + self._offsets[rank]) for rank in self._others}
         arrived = session.send_and_receive(key, "all_to_all", parcels, self._others)
         begin, own = self._packed.begin, operand + self._offsets[self._own]
@@ -139,7 +159,7 @@ class _Permute(Exchange):
         self._packed = _Packed(shape, shape.dimensions, in_tuple=True)
         self._target, self._source, self._receiver = target, source, here.device
 
-    def exchange(self, session: NetworkSession, key: RendezvousKey, operand: int, result: int) -> None:
+    def exchange(self, session: Messages, key: RendezvousKey, operand: int, result: int) -> None:
         if self._target is not None:
             number, member = self._target
             session.send_bytes((key, number), member, self._packed.of(session, operand))
@@ -187,15 +207,17 @@ class _Reduced:
 class _Here:
     """An instruction as one device of a program runs it. ranks: the process of each device of the program."""
 
-    def __init__(self, instruction: Instruction, device: Device, ranks: tuple[int, ...]) -> None:
+    def __init__(self, instruction: Instruction, program: Program, device: int, ranks: tuple[int, ...]) -> None:
         self.instruction = instruction
-        self.device = device.index
+        self.device = device
         self.ranks = ranks
-        self.grid = device.program.grid
-        self.site = device.program.site_of(instruction)
+        self.grid = program.grid
+        self.site = program.site_of(instruction)
 
 
-def prepared(instruction: Instruction, device: Device, ranks: tuple[int, ...], direct: int) -> Exchange | None:
+def prepared(
+    instruction: Instruction, program: Program, device: int, ranks: tuple[int, ...], direct: int
+) -> Exchange | None:
     """A collective prepared for one device; None for one that only the general form can do.
 
     ranks: the process of each device of the program. direct: up to how many processes all gather from all directly.
@@ -211,7 +233,7 @@ def prepared(instruction: Instruction, device: Device, ranks: tuple[int, ...], d
         return None
     if isinstance(op, same) and shapes[0].dimensions != instruction.shape.dimensions:
         return None
-    here = _Here(instruction, device, ranks)
+    here = _Here(instruction, program, device, ranks)
     try:
         return _permute(here, op) if isinstance(op, CollectivePermute) else _grouped(here, op, direct)
     except XlakitError:

@@ -17,17 +17,17 @@ from xlakit.distributed.fingerprint import Fingerprint, group_number
 from xlakit.distributed.local_part import LocalPart
 from xlakit.distributed.messages import Address, Header, RunKey
 from xlakit.distributed.packing import Bytes, pack, packed_size, unpack
-from xlakit.distributed.prepared import Exchange, prepared
+from xlakit.distributed.prepared import prepared
 from xlakit.distributed.reductions import combine, reordered
 from xlakit.errors import InternalError, RankError
 from xlakit.execution.channels import Message
 from xlakit.execution.context import ExecutionContext
 from xlakit.execution.run import Run
-from xlakit.execution.session import RendezvousKey
+from xlakit.execution.session import PreparedCollective, RendezvousKey
 from xlakit.ir.operation import Array, Value
 
 if TYPE_CHECKING:
-    from xlakit.execution.device import Device
+    from xlakit.execution.program import Program
     from xlakit.ir.instruction import Computation, Instruction
 
 # The first number of a value's address. After it follow, for _GROUP the group and the number of the exchange in it; for
@@ -264,13 +264,13 @@ class NetworkSession(LocalPart):
             number = self._exchanges[members] = self._exchanges.get(members, 0) + 1
             return number
 
-    def prepared(self, instruction: Instruction, device: Device) -> Exchange | None:
+    def prepared(self, instruction: Instruction, program: Program, device: int) -> PreparedCollective | None:
         """A collective of one small array, prepared for the only device of this process; None for any other one."""
         # By id, which is unique, as the instruction lives as long as the program.
-        key = id(instruction), device.index, self._ranks
+        key = id(instruction), device, self._ranks
         known = self.fingerprint.prepared
         if key not in known:
-            known[key] = prepared(instruction, device, self._ranks, _DIRECT)
+            known[key] = prepared(instruction, program, device, self._ranks, _DIRECT)
         return known[key]
 
     def new_body(self, size: int) -> Bytes:

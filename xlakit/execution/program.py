@@ -7,8 +7,8 @@ from typing import Any
 from xlakit.errors import ExecutionError
 from xlakit.execution.calls.custom_calls import CustomCalls
 from xlakit.execution.groups import Grid
-from xlakit.execution.sites import site_of
 from xlakit.ir.instruction import Computation, HloModule, Instruction
+from xlakit.ops.communication.sites import site_of
 from xlakit.ops.communication.transfer import Recv, Send
 
 # A channel, and whether it is the end that sends.
@@ -30,7 +30,7 @@ class Program:
         self._sites: dict[Instruction, str] = {}
 
     def site_of(self, collective: Instruction) -> str:
-        """The site of a collective; see :mod:`xlakit.execution.sites`."""
+        """The site of a collective; see :mod:`xlakit.ops.communication.sites`."""
         found = self._sites.get(collective)
         if found is None:
             found = self._sites[collective] = site_of(collective)

@@ -1,8 +1,8 @@
 """Rendezvous: how the members of a group exchange values in a collective.
 
-The members put their payloads into a box, whose key is the site of the instruction (:mod:`xlakit.execution.sites`), the
-group, and the number of the rendezvous there, so that iterations of a loop are kept apart. If a run has a session, some
-of its devices are in other processes; see :mod:`xlakit.execution.session`.
+The members put their payloads into a box, whose key is the site of the instruction
+(:mod:`xlakit.ops.communication.sites`), the group, and the number of the rendezvous there, so that iterations of a loop
+are kept apart. If a run has a session, some of its devices are in other processes; see :mod:`xlakit.execution.session`.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ from xlakit.dataclass import dataclass
 
 if TYPE_CHECKING:
     from xlakit.execution.channels import Message
-    from xlakit.execution.device import Device
+    from xlakit.execution.program import Program
     from xlakit.ir.instruction import Computation, Instruction
     from xlakit.ir.operation import Array, Value
 
@@ -40,10 +40,16 @@ class RendezvousKey:
 
 
 class PreparedCollective(Protocol):
-    """A collective whose messages have been prepared."""
+    """A collective whose messages have been prepared, of one device."""
 
-    def run(self, session: Any, device: Device, operand: int, result: int) -> None:
-        """Run it; ``operand`` and ``result`` are the addresses of elements, major to minor."""
+    site: str
+    members: tuple[int, ...]
+
+    def run(self, session: Any, number: int, operand: int, result: int) -> None:
+        """Run it as the ``number``-th rendezvous of the group at the site.
+
+        ``operand`` and ``result`` are the addresses of elements, major to minor.
+        """
         ...
 
 
@@ -60,7 +66,7 @@ class Session(Protocol):
         """Whether a device runs in this process."""
         ...
 
-    def prepared(self, instruction: Instruction, device: Device) -> PreparedCollective | None:
+    def prepared(self, instruction: Instruction, program: Program, device: int) -> PreparedCollective | None:
         """A collective of one small array on the only device of this process; None for any other instruction."""
         ...
 

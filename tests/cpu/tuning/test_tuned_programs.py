@@ -14,12 +14,12 @@ import pytest
 import xlakit as xla
 from xlakit import compile_cache
 from xlakit.cpu import compiler
+from xlakit.cpu.kernels.shared.fingerprint import kernel_digest
 from xlakit.cpu.tuning import record, tune
 from xlakit.cpu.tuning.progress import progress_bar
 from xlakit.cpu.tuning.record import Gain, Tuning, TuningReport
 from xlakit.cpu.tuning.search import CLOCK
 from xlakit.execution.inputs import make_inputs
-from xlakit.ops.shared.fingerprint import kernel_digest
 from xlakit.options import KNOBS, Tune, compiling, current, noting_knobs
 from xlakit.tools import cli
 

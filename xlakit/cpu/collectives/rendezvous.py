@@ -13,7 +13,6 @@ from xlakit.data.shape import Shape
 from xlakit.dataclass import dataclass
 from xlakit.errors import ExecutionError, UnsupportedError
 from xlakit.execution.groups import Grid
-from xlakit.execution.sites import is_collective, site_of
 from xlakit.ir.instruction import HloModule, Instruction
 from xlakit.ops.communication.async_pairs import TUPLE_STARTS
 from xlakit.ops.communication.collective_moves import AllToAll, Permuting, RaggedAllToAll
@@ -24,6 +23,7 @@ from xlakit.ops.communication.collectives import (
     CollectiveReduce,
     ReduceScatter,
 )
+from xlakit.ops.communication.sites import is_collective, site_of
 from xlakit.passes.analysis.sites import sites_met_apart
 
 

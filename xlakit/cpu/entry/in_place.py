@@ -18,6 +18,7 @@ import numpy as np
 
 from xlakit.cpu.declined import DeclinedError
 from xlakit.cpu.kernels.library import alone
+from xlakit.cpu.kernels.shared.fingerprint import fingerprint
 from xlakit.cpu.loops.ir.index import Affine, Node, linear
 from xlakit.cpu.loops.ir.nodes import Constant, Load, walk
 from xlakit.cpu.loops.ir.space import Space, with_splits
@@ -30,7 +31,6 @@ from xlakit.ops.control import Fusion
 from xlakit.ops.data import Parameter, Tuple
 from xlakit.ops.dot import Dot
 from xlakit.ops.dynamic import DynamicUpdateSlice
-from xlakit.ops.shared.fingerprint import fingerprint
 
 # Kernels that are not loop nests and update an operand in place, with the reason why the result may be in the operand's
 # slice. No other operand of the step may be in that slice.

@@ -93,7 +93,7 @@ class HostRun:
     def _run_prepared(self, instruction: Instruction, address: int) -> bool:
         """Run a collective by its prepared form, if it has one; see :meth:`step`."""
         device, session = self.device, self.device.run.session
-        collective = None if session is None else session.prepared(instruction, device)
+        collective = None if session is None else session.prepared(instruction, device.program, device.index)
         if collective is None or instruction in self._pairs:
             return False
         if self._collectives is not None:
@@ -101,7 +101,7 @@ class HostRun:
         operand, result = _TwoPointers.from_address(address)
         device.run.check()
         try:
-            collective.run(session, device, operand, result)
+            collective.run(session, device.rendezvous.count(collective.site, collective.members), operand, result)
         except (XlakitError, MemoryError) as error:
             from xlakit.interpreter.evaluate import located_error
 

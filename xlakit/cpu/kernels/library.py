@@ -9,6 +9,7 @@ from typing import Any
 from xlakit.cpu.declined import DeclinedError
 from xlakit.cpu.kernels.c_call import emit_c_call, is_ffi_call, is_native_ffi_call, lies_major_to_minor
 from xlakit.cpu.kernels.makers import MAKERS, OF_FUSIONS
+from xlakit.cpu.kernels.shared.fingerprint import fingerprint, is_constant_scalar, kernel_digest
 from xlakit.cpu.kernels.shared.parallel import as_chosen
 from xlakit.cpu.llvm import Module
 from xlakit.cpu.loops.emit.kernel import Kernel
@@ -22,7 +23,6 @@ from xlakit.ops.custom_call import CustomCall
 from xlakit.ops.data import Parameter
 from xlakit.ops.dynamic import DynamicUpdateSlice, SetDimensionSize
 from xlakit.ops.reduction import Reduce
-from xlakit.ops.shared.fingerprint import fingerprint, is_constant_scalar, kernel_digest
 from xlakit.ops.windows import ReduceWindow
 from xlakit.options import compiling, current
 

@@ -90,7 +90,7 @@ class Tuning:
     """The choices for a program.
 
     knobs: for the whole program, the vector width among them. kernels: for single kernels, keyed by
-    :func:`~xlakit.ops.shared.fingerprint.kernel_digest`.
+    :func:`~xlakit.cpu.kernels.shared.fingerprint.kernel_digest`.
     """
 
     knobs: Choice = field(default_factory=dict[str, float])

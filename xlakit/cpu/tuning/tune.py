@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from xlakit import target
 from xlakit.cpu.kernels.library import alone
+from xlakit.cpu.kernels.shared.fingerprint import kernel_digest
 from xlakit.cpu.tuning.record import VECTOR_BYTES, Choice, Gain, Tuning, TuningReport, with_knobs
 from xlakit.cpu.tuning.search import CLOCK, Clock, Found, compare, knobs_to_try, search
 from xlakit.dataclass import dataclass
@@ -24,7 +25,6 @@ from xlakit.memory.steps import KernelStep, Step, with_loop_depth
 from xlakit.ops.control import While
 from xlakit.ops.custom_call import CustomCall
 from xlakit.ops.random import Rng
-from xlakit.ops.shared.fingerprint import kernel_digest
 from xlakit.options import compiling, current, noting_knobs
 from xlakit.passes.analysis.loops import Loop, trip_count
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Set
 
-from xlakit.execution.sites import is_collective, site_of
 from xlakit.ir.instruction import Computation, HloModule, Instruction, computations_callees_first
 from xlakit.ops.communication.collective import Collective
 from xlakit.ops.communication.collective_moves import CollectivePermute
+from xlakit.ops.communication.sites import is_collective, site_of
 from xlakit.ops.control import Conditional, While
 from xlakit.passes.analysis.loops import loop_of, trip_count
 
@@ -17,7 +17,7 @@ COLLECTIVES = (Collective, CollectivePermute)
 
 
 def sites_met_apart(module: HloModule, *, by_caller: bool = False) -> Set[str]:
-    """The sites (:mod:`xlakit.execution.sites`) at which devices may arrive in different orders.
+    """The sites (:mod:`xlakit.ops.communication.sites`) at which devices may arrive in different orders.
 
     A site may have several collectives, as all of one shape that JAX's ``shard_map`` makes. Devices may arrive at
     different ones where one is in a branch of a conditional, or in a loop of unknown trip count, and others are

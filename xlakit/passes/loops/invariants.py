@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence, Set
 
-from xlakit.execution.sites import site_of
 from xlakit.ir.instruction import Computation, HloModule, Instruction, computations_callees_first
 from xlakit.ir.traits import Distinct
+from xlakit.ops.communication.sites import site_of
 from xlakit.ops.control import Call, Conditional, Fusion, While
 from xlakit.ops.convolution import Convolution
 from xlakit.ops.custom_call import CustomCall

@@ -23,10 +23,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 
 from xlakit import link
 from xlakit.dataclass import dataclass
-from xlakit.execution.sites import is_collective, site_of
 from xlakit.ir.instruction import Computation, HloModule, Instruction
 from xlakit.ops.communication.collective import Collective
 from xlakit.ops.communication.collectives import AllGather, ReduceScatter
+from xlakit.ops.communication.sites import is_collective, site_of
 from xlakit.ops.dot import Dot
 from xlakit.ops.elementwise.binary import Add
 from xlakit.ops.reduction import reducer_op

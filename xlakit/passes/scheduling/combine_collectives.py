@@ -8,10 +8,10 @@ from collections.abc import Hashable, Iterator, Sequence, Set
 
 from xlakit import link, machine
 from xlakit.data.shape import Shape, make_tuple_shape
-from xlakit.execution.sites import site_of
 from xlakit.ir.instruction import Computation, HloModule, Instruction
 from xlakit.ops.communication.collective_moves import CollectivePermute
 from xlakit.ops.communication.collectives import AllGather, AllReduce, ReduceScatter
+from xlakit.ops.communication.sites import site_of
 from xlakit.options import knob
 from xlakit.passes.analysis.sites import COLLECTIVES, sites_met_apart
 from xlakit.passes.core.computation_builder import ComputationCloner
@@ -43,9 +43,9 @@ class CombineCollectives(Pass):
     ``all-reduce(a), all-reduce(b)`` is ``all-reduce(a, b)`` where neither needs the other's result; each element is
     combined in the same order as before. Collectives on the same operands become one, of any size, and common
     subexpressions of their results are merged. A collective is not moved across an instruction with another side
-    effect (a feed, a call, a loop with a collective in it). Collectives of one site (:mod:`xlakit.execution.sites`) are
-    left alone if one of them is in a branch of a conditional or in a loop of unknown trip count, and others are
-    elsewhere: devices may arrive at different ones.
+    effect (a feed, a call, a loop with a collective in it). Collectives of one site
+    (:mod:`xlakit.ops.communication.sites`) are left alone if one of them is in a branch of a conditional or in a loop
+    of unknown trip count, and others are elsewhere: devices may arrive at different ones.
     """
 
     name = "combine-collectives"

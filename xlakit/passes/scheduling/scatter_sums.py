@@ -13,9 +13,9 @@ import numpy as np
 
 from xlakit.errors import XlakitError
 from xlakit.execution.groups import Grid
-from xlakit.execution.sites import site_of
 from xlakit.ir.instruction import Computation, HloModule, Instruction
 from xlakit.ops.communication.collectives import AllReduce, PartitionId, ReduceScatter, ReplicaId
+from xlakit.ops.communication.sites import site_of
 from xlakit.ops.dynamic import DynamicSlice
 from xlakit.ops.shared.numerics import to_integer
 from xlakit.passes.analysis.sites import sites_met_apart

@@ -45,10 +45,12 @@ class Capture(Oracle):
 
     @property
     def claim(self) -> str:
+        """See the protocol of oracles."""
         return "run on the interpreter"
 
     @property
     def options(self) -> str:
+        """See the protocol of oracles."""
         return ""
 
     def observe(self, module: HloModule) -> Captured:
