@@ -45,12 +45,12 @@ class Capture(Oracle):
 
     @property
     def claim(self) -> str:
-        """See the protocol of oracles."""
+        """What any module does."""
         return "run on the interpreter"
 
     @property
     def options(self) -> str:
-        """See the protocol of oracles."""
+        """No option asks for it."""
         return ""
 
     def observe(self, module: HloModule) -> Captured:
