@@ -96,6 +96,8 @@ class Choice:
     pytest_options: tuple[str, ...] = ("--noconftest",)
     names: tuple[str, ...] | None = None
     """The tests that run; None for all that ``tests`` and ``sample`` leave."""
+    together: tuple[Path, ...] = ()
+    """Files that run in one process, in place of that whose folder they are under; their tests have their names."""
 
 
 def run_platforms(
@@ -171,8 +173,14 @@ def _run_until_it_ends(
         "PYTHONPATH": os.pathsep.join([str(_ROOT), os.environ.get("PYTHONPATH", "")]),
     }
     command = [sys.executable, "-m", "pytest", "-q", *choice.pytest_options, "-c", os.devnull]
-    command += ["--rootdir", str(file.parent), "-p", "no:cacheprovider", "-p", "fuzz.support.jax_results"]
-    command += ["-n0" if _has_xdist() else "-q", str(file)]
+    command += ["-p", "no:cacheprovider", "-p", "fuzz.support.jax_results", "-n0" if _has_xdist() else "-q"]
+    if choice.together:
+        # Files of one name in several folders are modules of their own, and one that cannot be imported ends no other.
+        command += ["--rootdir", str(file), "--import-mode=importlib", "--continue-on-collection-errors"]
+        command += map(str, choice.together)
+        environment["JAX_TOGETHER"] = "1"
+    else:
+        command += ["--rootdir", str(file.parent), str(file)]
     if choice.tests:
         command += ["-k", choice.tests]
     # In a folder of its own: JAX's sources beside its tests are not those that are installed.

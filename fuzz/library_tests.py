@@ -8,6 +8,8 @@ line for each library: how many of its files ran whole and in part, and what the
 --seconds-file 0`` makes it of what is there.
 
 ``--share SECONDS`` takes a library's files in an order of chance (``--seed``), until so much time is over.
+``--together`` runs all files of a library in one process, ``--sample`` of their tests, which spares the time that each
+takes to begin; ``--seconds-file`` is then the library's.
 
 ``--after`` runs on jaxlib's CPU only the tests that failed, were skipped or were slow on xlakit.
 """
@@ -109,6 +111,8 @@ class Share:
 
     seconds: float = 0
     seed: int = 0
+    together: bool = False
+    """Whether they run in one process."""
 
     def files(self, library: Library, checkout: Path) -> Iterator[Path]:
         """The files to run; without a time all, the smallest first."""
@@ -129,11 +133,12 @@ def run_library(
     library = library_of(checkout)
     assert library is not None
     total: dict[str, Results] = {platform: Results() for platform in platforms}
-    worse = whole = ran = 0
-    for file in share.files(library, checkout):
-        name = f"{library.name}/{file.relative_to(checkout).with_suffix('')}"
+    whole: set[str] = set()
+    begun: set[str] = set()
+    worse = 0
+    for name, file, chosen in _runs(library, checkout, choice, share):
         try:
-            found = run_platforms(file, total, choice, after=after, name=name)
+            found = run_platforms(file, total, chosen, after=after, name=name)
         except DoesNotRunError as error:
             print(f"{name}: does not run: {_last_line(str(error))}", flush=True)
             continue
@@ -141,13 +146,25 @@ def run_library(
             if choice.seconds and not all(results.has_ended for results in found.values()):
                 print(f"{name}: no test ran in its time", flush=True)
             continue
-        ran += 1
-        whole += next(iter(found.values())).has_ended
+        first = next(iter(found.values()))
+        files = {test.partition("::")[0] for test in first.tests} if chosen.together else {name}
+        begun |= files
+        whole |= files if first.has_ended else set()
         worse += report(name, found)
         for platform, results in found.items():
             total[platform].tests.update({f"{name}::{test}": ended for test, ended in results.tests.items()})
-    files = f"{whole} of {len(files_of(library, checkout))} | {ran - whole}"
-    return f"| {library.name} | {files} | {_counts(total)} |", worse
+    counts = f"{len(whole)} of {len(files_of(library, checkout))} | {len(begun - whole)}"
+    return f"| {library.name} | {counts} | {_counts(total)} |", worse
+
+
+def _runs(library: Library, checkout: Path, choice: Choice, share: Share) -> Iterator[tuple[str, Path, Choice]]:
+    """What runs in a process each: a name for its results, where it is, and what is chosen of it."""
+    files = share.files(library, checkout)
+    if share.together:
+        yield library.name, checkout, replace(choice, together=tuple(files))
+        return
+    for file in files:
+        yield f"{library.name}/{file.relative_to(checkout).with_suffix('')}", file, choice
 
 
 def _last_line(text: str) -> str:
@@ -181,6 +198,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--share", type=float, default=0, help="seconds for each library, its files by chance; 0 for all"
     )
+    parser.add_argument("--together", action="store_true", help="a library's files in one process")
     add_common_options(parser)
     options = parser.parse_args(arguments)
     platforms = platforms_of(options)
@@ -190,7 +208,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for checkout in checkouts:
         if library_of(checkout) is None:
             parser.error(f"{checkout} is a checkout of none of {', '.join(library.name for library in LIBRARIES)}")
-    share = Share(options.share, options.seed)
+    share = Share(options.share, options.seed, options.together)
     end = time.monotonic() + (options.seconds or float("inf"))
     lines: list[str] = []
     worse = 0

@@ -79,5 +79,8 @@ ACCEPTED: Final[tuple[tuple[str, str, str], ...]] = (
 
 
 def reason(file: str, test: str) -> str:
-    """Why a test may fail; empty where it may not."""
+    """Why a test may fail; empty where it may not. The test's name may begin with its path within ``file``."""
+    path, several, rest = test.partition(".py::")
+    if several:
+        file, test = f"{file}/{path}", rest
     return next((why for name, pattern, why in ACCEPTED if name == file and fnmatch(test, pattern)), "")

@@ -11,6 +11,8 @@ import json
 import os
 import random
 import time
+from collections import Counter
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +21,7 @@ import pytest
 _PATH = Path(os.environ.get("JAX_RESULTS", os.devnull))
 _MOST_CHARACTERS = 2000
 _began: dict[str, float] = {}
+_not_imported: list[str] = []
 
 
 def read(path: Path) -> dict[str, tuple[str, str]]:
@@ -69,21 +72,46 @@ def _have_devices(test_util: Any) -> None:
 def pytest_collection_modifyitems(items: list[Any]) -> None:
     """Take the tests that the file JAX_NAMES lists, or a sample, where JAX_SAMPLE says of how many.
 
-    The sample is the same for each platform. What is known is not run again.
+    The sample is the same for each platform, and where JAX_TOGETHER says that several files run in one process, as many
+    of each as there can be. What is known is not run again.
     """
     count = int(os.environ.get("JAX_SAMPLE") or 0)
     if "JAX_NAMES" in os.environ:
         names = set(json.loads(Path(os.environ["JAX_NAMES"]).read_text()))
         items[:] = [item for item in items if _name(item.nodeid) in names]
     elif 0 < count < len(items):
-        items[:] = random.Random(int(os.environ.get("JAX_SEED") or 0)).sample(items, count)
-    write(_PATH, "", "found", str(len(items)))
+        items[:] = _sample(items, count, random.Random(int(os.environ.get("JAX_SEED") or 0)))
+    write(_PATH, "", "found", str(len(items) + len(_not_imported)))
     known = {test for test, (outcome, _) in read(_PATH).items() if outcome != "begun"}
     items[:] = [item for item in items if _name(item.nodeid) not in known]
 
 
+def _sample(items: list[Any], count: int, draw: random.Random) -> list[Any]:
+    """So many of the items; of several files' in rounds, one of each."""
+    if "JAX_TOGETHER" not in os.environ:
+        return draw.sample(items, count)
+    of_file: Counter[str] = Counter()
+    rounds: list[tuple[int, int]] = []
+    for place in draw.sample(range(len(items)), len(items)):
+        file = items[place].nodeid.partition("::")[0]
+        rounds.append((of_file[file], place))
+        of_file[file] += 1
+    # In one round they stay in the order of chance.
+    rounds.sort(key=itemgetter(0))
+    return [items[place] for place in sorted(place for _, place in rounds[:count])]
+
+
+def pytest_collectreport(report: Any) -> None:
+    """Note a file that cannot be imported, where that does not end the others."""
+    if report.failed and "JAX_TOGETHER" in os.environ:
+        _not_imported.append(report.nodeid)
+        said = str(report.longrepr).splitlines()
+        write(_PATH, report.nodeid, "failed", "\n".join(line for line in said if line.startswith("E ")) or said[-1])
+
+
 def _name(nodeid: str) -> str:
-    return nodeid.partition("::")[2]
+    """What a test is called: its place in its file, after the file where several run in one process."""
+    return nodeid if "JAX_TOGETHER" in os.environ else nodeid.partition("::")[2]
 
 
 def pytest_runtest_logstart(nodeid: str) -> None:

@@ -14,6 +14,7 @@ import pytest
 from fuzz import libraries, library_tests
 from fuzz.jax_tests import wait
 from fuzz.library_programs.registry import program
+from fuzz.support import jax_results
 from fuzz.support.workers.libraries_worker import arrays_file, read, write
 
 needs_jax = pytest.mark.skipif(importlib.util.find_spec("jax") is None, reason="JAX is not installed")
@@ -176,6 +177,26 @@ def test_a_checkout_is_tested(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     arguments = ["--checkout", str(tmp_path), "--after", "--keep", str(tmp_path / "results"), "--seconds-file", "0"]
     assert library_tests.main(arguments) == 0
     assert "| chex | 1 of 1 | 0 | 1 | 1 | 1 | 0 | 0 |" in capsys.readouterr().out
+
+
+@needs_jax
+def test_the_files_of_a_checkout_run_in_one_process(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    for folder, text in (
+        ("chex", "import os\nos.environ['SEEN'] = '1'\ndef test_one(): pass\ndef test_two(): pass\n"),
+        ("chex/a", "import os\ndef test_one(): assert os.environ['SEEN']\ndef test_two(): assert os.environ['SEEN']\n"),
+        ("chex/b", "import no_such_module\n"),
+    ):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "some_test.py").write_text(text)
+    (tmp_path / "chex" / "__init__.py").write_text("")
+    results = tmp_path / "results"
+    arguments = ["--checkout", str(tmp_path), "--only", "as-cpu", "--keep", str(results), "--together", "--sample", "3"]
+    assert library_tests.main(arguments) == 1
+    said = capsys.readouterr().out
+    assert "| chex | 3 of 3 | 0 | 3 | 1 | 0 |" in said
+    assert "no_such_module" in said
+    files = {test.partition("::")[0] for test in jax_results.read(results / "chex.as-cpu.jsonl")}
+    assert files == {"", "chex/some_test.py", "chex/a/some_test.py", "chex/b/some_test.py"}
 
 
 def test_files_are_taken_by_size_and_a_share_of_them_by_chance_until_the_time_is_over(
