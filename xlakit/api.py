@@ -119,7 +119,7 @@ def _machine_code(module: HloModule, execution: ExecutionOptions, *, cache: bool
     try:
         return compile_module(module, execution, cache=cache)
     except UnsupportedError as error:
-        if even_dynamic or not _has_dynamic_dimensions(module):
+        if even_dynamic or not module.is_dynamic:
             raise
         return _instead_of_machine_code(module, execution, why=error.rule)
 
@@ -163,8 +163,3 @@ def _of_a_partition(module: HloModule, replicas: int | None, partitions: int | N
     count = module.num_partitions if partitions is None else partitions
     with internal_errors(f"splitting {module.name} over {count} partitions"):
         return split_over(module, count, replicas) if is_to_be_split(module, count) else module
-
-
-def _has_dynamic_dimensions(module: HloModule) -> bool:
-    shapes = (i.shape for i in module.instructions)
-    return any(shape.is_dynamic for shape in shapes)

@@ -22,7 +22,7 @@ from xlakit.ops.shared.calling import join_dynamic
 
 def mark_dynamic(module: HloModule) -> Computation:
     """The entry of a module with such dimensions declared dynamic; the same object if there are none."""
-    if not any(i.shape.is_dynamic for i in module.instructions):
+    if not module.is_dynamic:
         return module.entry
     return _DynamicMarker().computation(module.entry, [p.shape for p in module.entry.parameters])
 

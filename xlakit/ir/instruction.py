@@ -296,6 +296,11 @@ class HloModule(Immutable):
         """The instructions of all computations, those of called ones first."""
         return tuple([i for c in self.computations for i in c.instructions])
 
+    @property
+    def is_dynamic(self) -> bool:
+        """Whether a value of the program has dynamic dimensions."""
+        return any(i.shape.is_dynamic for i in self.instructions)
+
     def instruction_count(self) -> int:
         """The number of instructions of all computations."""
         return sum(len(c.instructions) for c in self.computations)

@@ -74,16 +74,17 @@ _SIMPLIFY = RulePass(
 )
 
 
-def _is_dynamic(module: HloModule) -> bool:
-    return any(i.shape.is_dynamic for i in module.instructions)
-
-
 def _of_loops(name: str, module: str, class_name: str) -> Pass:
     return Deferred(name, f"xlakit.passes.loops.{module}", class_name, calls(While))
 
 
 _PAD_DYNAMIC = Deferred(
-    "pad-dynamic", "xlakit.passes.dynamic.padding", "PadDynamic", _is_dynamic, left_out_by="", is_needed=True
+    "pad-dynamic",
+    "xlakit.passes.dynamic.padding",
+    "PadDynamic",
+    lambda module: module.is_dynamic,
+    left_out_by="",
+    is_needed=True,
 )
 _PACK_INVARIANTS = _of_loops("pack-invariants", "pack_invariants", "PackInvariants")
 _WHILE_INVARIANTS = _of_loops("while-invariants", "invariants", "WhileInvariants")

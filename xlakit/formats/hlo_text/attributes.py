@@ -24,6 +24,7 @@ from xlakit.formats.hlo_text.metadata import (
 )
 from xlakit.formats.hlo_text.shapes import list_of, parse_integers, parse_shape
 from xlakit.formats.hlo_text.sharding import (
+    joined,
     parse_replica_groups,
     parse_sharding,
     print_replica_groups,
@@ -57,10 +58,6 @@ def _simple(parse: Callable[[Lexer], Any], show: Callable[[Any], str]) -> Codec:
     return Codec(lambda lexer, _: parse(lexer), show)
 
 
-def _join(values: Sequence[object]) -> str:
-    return ",".join(map(str, values))
-
-
 # -- numbers, words and lists ------------------------------------------------------------------------
 
 
@@ -84,7 +81,7 @@ def _number_lists(lexer: Lexer) -> tuple[tuple[int, ...], ...]:
 
 
 def _print_number_lists(lists: Sequence[Sequence[int]]) -> str:
-    return "{" + ",".join("{" + _join(numbers) + "}" for numbers in lists) + "}"
+    return "{" + ",".join("{" + joined(numbers) + "}" for numbers in lists) + "}"
 
 
 def _single(lexer: Lexer) -> int:
@@ -240,7 +237,7 @@ def _dim_labels(lexer: Lexer) -> ConvolutionDimensionNumbers:
         numbers += [dimensions[first], dimensions[second], tuple(dimensions[d] for d in digits)]
         spatial.append(len(digits))
     if len(set(spatial)) > 1:
-        raise lexer.error(f"input, kernel and output have {_join(spatial)} spatial dimensions", start)
+        raise lexer.error(f"input, kernel and output have {joined(spatial)} spatial dimensions", start)
     return ConvolutionDimensionNumbers(*numbers)
 
 
@@ -406,7 +403,7 @@ CODECS: dict[Kind, Codec] = {
     Kind.INT64: _simple(Lexer.expect_integer, str),
     Kind.FLOAT: _simple(_float32, _print_float32),
     Kind.STRING: _simple(Lexer.expect_string, quote),
-    Kind.INT64_LIST: _simple(parse_integers, lambda v: "{" + _join(v) + "}"),
+    Kind.INT64_LIST: _simple(parse_integers, lambda v: "{" + joined(v) + "}"),
     Kind.INT64_LIST_LIST: _simple(_number_lists, _print_number_lists),
     Kind.SINGLE_DIMENSION: _simple(_single, lambda v: f"{{{v}}}"),
     Kind.LITERAL: _simple(parse_typed_literal, lambda v: print_literal(v, with_shape=True)),

@@ -140,11 +140,12 @@ def _iota(lexer: Lexer) -> tuple[tuple[int, ...], tuple[int, ...]]:
 
 
 def _print_iota(iota: IotaTileAssignment) -> str:
-    text = f"[{_join(iota.reshape_dims)}]"
-    return text if len(iota.reshape_dims) == 1 else f"{text}T({_join(iota.transpose_perm)})"
+    text = f"[{joined(iota.reshape_dims)}]"
+    return text if len(iota.reshape_dims) == 1 else f"{text}T({joined(iota.transpose_perm)})"
 
 
-def _join(numbers: Sequence[int]) -> str:
+def joined(numbers: Sequence[object]) -> str:
+    """Numbers with commas between them."""
     return ",".join(map(str, numbers))
 
 
@@ -224,7 +225,7 @@ def _print_mesh(mesh: Mesh) -> str:
     text = "mesh[" + ",".join(f"'{name}'={size}" for name, size in mesh.axes) + "]"
     if mesh.iota is not None:
         return f"{text}, device_ids=({_print_iota(mesh.iota)})"
-    return f"{text}, device_ids=({_join(mesh.device_ids)})" if mesh.device_ids else text
+    return f"{text}, device_ids=({joined(mesh.device_ids)})" if mesh.device_ids else text
 
 
 def _print_axes(axes: Sequence[AxisRef], mesh: Mesh, separator: str = ", ") -> str:
@@ -353,9 +354,9 @@ def print_sharding(sharding: Sharding) -> str:
     elif sharding.kind != "OTHER":
         words.append(sharding.kind.lower())
     elif sharding.iota is not None:
-        words.append(f"devices=[{_join(sharding.tile_dimensions)}]<={_print_iota(sharding.iota)}")
+        words.append(f"devices=[{joined(sharding.tile_dimensions)}]<={_print_iota(sharding.iota)}")
     else:
-        words.append(f"devices=[{_join(sharding.tile_dimensions)}]{_join(sharding.devices)}")
+        words.append(f"devices=[{joined(sharding.tile_dimensions)}]{joined(sharding.devices)}")
     if sharding.replicate_on_last_tile_dim:
         words.append("last_tile_dim_replicate")
     if sharding.last_tile_dims:
@@ -399,5 +400,5 @@ def print_replica_groups(groups: ReplicaGroups) -> str:
     if groups.mesh is not None:
         return f"{_print_mesh(groups.mesh)} {{{_print_axes(groups.mesh_axes, groups.mesh, ',')}}}"
     if groups.iota is not None:
-        return f"[{_join(groups.iota.dimensions)}]<={_print_iota(groups.iota)}"
-    return "{" + ",".join("{" + _join(group) + "}" for group in groups.groups) + "}"
+        return f"[{joined(groups.iota.dimensions)}]<={_print_iota(groups.iota)}"
+    return "{" + ",".join("{" + joined(group) + "}" for group in groups.groups) + "}"

@@ -280,7 +280,7 @@ def to_packed(fn: Function, engine: Engine, kind: PrimitiveType, result: Primiti
         value = wrap(kind, stored)
         if target.is_float:
             return value.cast("sitofp" if kind.is_signed else "uitofp", target)
-        return _resized(value, target, signed=kind.is_signed)
+        return value.resized(target.element, signed=kind.is_signed)
     return stored.cast("fpext", target)
 
 
@@ -301,7 +301,7 @@ def _narrowed(fn: Function, value: Value, kind: PrimitiveType) -> Value:
     if kind.is_integral:
         if type.is_float:
             return _saturated(fn, value, kind)
-        return wrap(kind, _resized(value, target, signed=True))
+        return wrap(kind, value.resized(target.element, signed=True))
     if type.is_int:
         return value.cast("sitofp", target)
     return value.cast("fptrunc" if target.bits < type.bits else "fpext", target)
@@ -319,12 +319,6 @@ def _saturated(fn: Function, value: Value, kind: PrimitiveType) -> Value:
     if kind.bit_width >= 8:
         return truncated
     return truncated.cast("sext" if kind.is_signed else "zext", value.type.with_element(I8))
-
-
-def _resized(value: Value, target: Type, *, signed: bool) -> Value:
-    if target.bits < value.type.bits:
-        return value.cast("trunc", target)
-    return value.cast("sext" if signed else "zext", target)
 
 
 def vectors_of(engine: Engine, width: int) -> list[tuple[int, int]]:
