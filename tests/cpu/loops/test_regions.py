@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from cpu.agreeing import KINDS, agree, numbers
+from evaluating import build
 
 import xlakit as xla
 
@@ -89,3 +90,28 @@ def test_long_windows(size, axis):
     window = [1, 1]
     window[axis] = size
     agree(lambda x: xla.reduce_window(x, np.float32(0), xla.add, window, (1, 1), "SAME"), numbers(np.float32, 120, 110))
+
+
+def test_small_windows_are_written_in_few_regions():
+    x = numbers(np.float32, 4, 5, 6, 7)
+
+    def sums(x):
+        return xla.reduce_window(x, np.float32(0), xla.add, (2, 2, 2, 2), (1, 1, 1, 1), "SAME")
+
+    agree(sums, x)
+    written = xla.compile(build(sums, xla.make_shape(np.float32, x.shape))).llvm_ir(optimized=False)
+    # With a region for each side of each dimension there were eight; each writes out its windows.
+    assert 1 < written.count(" @hlo.reduce-window.1.region") + written.count("define internal void") <= 4
+
+
+def test_rolls_of_short_rows_are_written_in_regions():
+    def neighbors(x):
+        left = xla.concat_in_dim([x[47:48], x[0:47]], 0)
+        right = xla.concat_in_dim([x[1:48], x[0:1]], 0)
+        return left + right * x
+
+    x = numbers(np.float32, 48)
+    agree(neighbors, x)
+    written = xla.compile(build(neighbors, xla.make_shape(np.float32, x.shape))).llvm_ir(optimized=False)
+    # No condition says for each element where it comes from.
+    assert " phi float " not in written

@@ -28,8 +28,11 @@ Make = Callable[[Space], "tuple[list[Variable], list[Output]]"]
 
 _MOST_REGIONS = knob("regions.most_regions", 16, 2)
 _MOST_PIECES = knob("regions.most_pieces", 64, 2)
-# With fewer elements, or with more nodes in all regions, one nest with conditions is made.
-_LEAST_ELEMENTS = knob("regions.least_elements", 256, 2)
+# Regions have so many elements on average, a few vectors, or else conditions are left in fewer regions; those of
+# windows have more: their loops, which are written out in each, take hardly longer with bounds that are computed.
+_LEAST_ELEMENTS = knob("regions.least_elements", 32, 2)
+_LEAST_OF_WINDOWS = knob("regions.least_of_windows", 256, 2)
+# With more nodes in all regions, one nest with conditions is made.
 _MOST_NODES = 4000
 # If all pieces of a row have fewer elements than this, one loop over rows writes all of them.
 _SHORT_PIECE = knob("regions.short_piece", 4096, 1)
@@ -64,9 +67,14 @@ def emit_nest(module: Module, name: str, arrays: int, make: Make) -> Phase:
 
 def _cuts(variables: Sequence[Variable], outputs: Sequence[Output]) -> dict[Variable, list[int]]:
     """The values at which the ranges of variables are divided."""
-    if math.prod(v.extent for v in variables) < _LEAST_ELEMENTS.value:
+    elements = math.prod(v.extent for v in variables)
+    if elements < min(_LEAST_ELEMENTS.value, _LEAST_OF_WINDOWS.value):
         return {}
     nodes = list(walk(n for o in outputs for n in o.nodes))
+    has_windows = any(isinstance(n, GuardedReduction) for n in nodes)
+    regions = min(_MOST_REGIONS.value, elements // (_LEAST_OF_WINDOWS if has_windows else _LEAST_ELEMENTS).value)
+    if not regions:
+        return {}
     found: dict[Variable, set[int]] = {}
     for node in nodes:
         if isinstance(node, (Guarded, GuardedReduction)):
@@ -76,7 +84,7 @@ def _cuts(variables: Sequence[Variable], outputs: Sequence[Output]) -> dict[Vari
         # A short row is unrolled, with all conditions known.
         found.pop(variables[-1], None)
     cuts = {v: sorted(at) for v, at in found.items() if at}
-    while len(cuts) > 1 and _count(cuts) > _MOST_REGIONS.value:
+    while len(cuts) > 1 and _count(cuts) > regions:
         del cuts[max(cuts, key=lambda v: (len(cuts[v]), -v.number))]
     count = _count(cuts)
     return cuts if 1 < count <= _MOST_PIECES.value and count * len(nodes) <= _MOST_NODES else {}
