@@ -8,8 +8,11 @@ import pytest
 import xlakit as xla
 from xlakit.ir.instruction import HloModule
 from xlakit.passes import pipeline
+from xlakit.passes.core.framework import PassContext
 from xlakit.passes.pipeline import PASSES
+from xlakit.passes.spmd.pieces import emit
 from xlakit.tools import bisect as bisecting, cli
+from xlakit.tools.changed import changed_texts
 from xlakit.tools.compare import Tolerance
 from xlakit.tools.oracles.arguments import Arguments
 from xlakit.tools.shards import on_devices
@@ -200,3 +203,50 @@ def test_a_program_that_does_not_fail_is_refused(program, capsys):
     assert "the module as given does not give different results on cpu and interpreter" in capsys.readouterr().err
     assert cli.main(["bisect", str(program), "--crash"]) == 1
     assert "the program runs" in capsys.readouterr().err
+
+
+UNSUMMED = """
+from xlakit.passes.spmd.pieces.emit import Emitter
+Emitter.all_reduce = lambda self, value, combining, groups: value
+"""
+
+
+def test_a_wrong_partitioner_is_named(tmp_path, monkeypatch):
+    # Put back afterwards: the file is loaded in this process, too.
+    monkeypatch.setattr(emit.Emitter, "all_reduce", emit.Emitter.all_reduce)
+    broken = tmp_path / "broken.py"
+    broken.write_text(UNSUMMED)
+    found = xla.bisect_module(HloModule.from_text(SPLIT), xla.Crash(), load=[str(broken)])
+    assert found.is_split_wrong
+    assert "the partitioner is wrong" in str(found)
+
+
+def test_what_only_has_another_name_is_not_shown_as_changed():
+    before = HloModule.from_text(PROGRAM)
+    text = PROGRAM.replace("  s = ", "  other = ").replace("(s)", "(other)").replace("(s,", "(other,")
+    after = HloModule.from_text(text)
+    assert str(after) != str(before)
+    assert changed_texts(before, after) == ("", "")
+
+
+def test_layouts_are_shown_where_the_rewrite_drops_them():
+    text = """HloModule m
+    ENTRY e {
+      x = f32[3,4]{0,1} parameter(0)
+      ROOT y = f32[4,3]{1,0} bitcast(x)
+    }"""
+    module = HloModule.from_text(text)
+    old, new = changed_texts(module, PASSES["normalize-layouts"].run(module, PassContext()))
+    assert "{0,1}" in old
+    assert "{" not in new.split("\n", 1)[1].replace("{1,0}", "").replace("}", "")
+
+
+def test_the_smaller_program_goes_where_it_is_told(program, tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("FAULT", "part")
+    out = tmp_path / "small.hlo"
+    words = ["bisect", str(program), "--compare", "broken,interpreter", "--load", BROKEN, "-o", str(out)]
+    with pytest.raises(SystemExit):
+        cli.main(words)
+    assert "--reduce" in capsys.readouterr().err
+    assert cli.main([*words, "--reduce"]) == 0
+    assert "ENTRY" in out.read_text()

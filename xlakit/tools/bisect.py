@@ -14,14 +14,15 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
 
+from xlakit.api import compile
 from xlakit.arguments import converting
 from xlakit.cpu.compiler import prepared
-from xlakit.errors import ArgumentError
-from xlakit.formats import hlo_text
-from xlakit.ir.instruction import Computation, HloModule
+from xlakit.errors import ArgumentError, ExecutionError
+from xlakit.ir.instruction import HloModule
 from xlakit.options import PLAIN
 from xlakit.passes.core.framework import PassContext
 from xlakit.passes.pipeline import run_pipeline
+from xlakit.tools.changed import changed_texts
 from xlakit.tools.compare import LeafComparison, Tolerance, compare
 from xlakit.tools.jaxlib_child import Limits
 from xlakit.tools.oracles.arguments import Arguments
@@ -43,6 +44,8 @@ class Bisection:
     changes_meaning: whether the interpreter gives other results after it than before; None if unknown.
     parts: the entries of :data:`xlakit.options.PLAIN` each of which alone makes the program right.
     without: values of ``XLAKIT_DISABLE_PASSES``, the rule and the pass, that make the program right.
+    is_split_wrong: whether the interpreter gives other results for the program that the partitioner makes than for the
+    whole one; looked at where the program fails without any rewrite.
     """
 
     seen: str
@@ -57,6 +60,7 @@ class Bisection:
     changes_meaning: bool | None = None
     parts: tuple[str, ...] = ()
     without: tuple[str, ...] = ()
+    is_split_wrong: bool = False
 
     @property
     def diff(self) -> str:
@@ -84,7 +88,7 @@ class Bisection:
         for name in self.without:
             lines.append(f"The program is right with XLAKIT_DISABLE_PASSES={name}.")
         for name in self.parts:
-            lines.append(f"The program is right with XLAKIT_PLAIN={name}: without that, {PLAIN[name]}.")
+            lines.append(f"The program is right with XLAKIT_PLAIN={name} ({PLAIN[name]}).")
         return "\n".join(lines)
 
     def _cause(self) -> str:
@@ -92,6 +96,11 @@ class Bisection:
             return (
                 f"Rewrite {self.fuel} of {self.rewrites} makes it fail: {self.rule}, in pass {self.pass_number}, "
                 f"{self.pass_name} (XLAKIT_FUEL={self.fuel})."
+            )
+        if self.is_split_wrong:
+            return (
+                "It fails without any rewrite. The interpreter gives other results for what the partitioner makes of it "
+                "than for the whole program: the partitioner is wrong."
             )
         if self.parts:
             return "It fails without any rewrite; parts of code generation that make it fail:"
@@ -146,10 +155,12 @@ class _Bisecting:
     def result(self) -> Bisection:
         """What makes it fail."""
         if self._fails({"XLAKIT_FUEL": "0"}):
-            return Bisection(self._first.seen, self._tries + len(_PARTS), parts=self._parts())
+            parts = self._parts()
+            return Bisection(self._first.seen, self._tries, parts=parts, is_split_wrong=self._is_split_wrong())
         trace = _Trace(self._module)
         fuel = self._least_fuel(trace)
         before, after, rule = trace.around(fuel)
+        texts = changed_texts(before.after, after.after)
         without = tuple(n for n in dict.fromkeys((rule, after.name)) if not self._fails({"XLAKIT_DISABLE_PASSES": n}))
         return Bisection(
             self._first.seen,
@@ -159,8 +170,8 @@ class _Bisecting:
             rule=rule,
             fuel=fuel,
             rewrites=trace.rewrites,
-            before=_text_of_changed(before.after, after.after),
-            after=_text_of_changed(after.after, before.after),
+            before=texts[0],
+            after=texts[1],
             changes_meaning=self._changes_meaning(before.after, after.after),
             parts=self._parts(),
             without=without,
@@ -191,13 +202,58 @@ class _Bisecting:
     def _changes_meaning(self, before: HloModule, after: HloModule) -> bool | None:
         """Whether the interpreter gives other results for one module than for the other; None if it does not run."""
         oracle = self._pool.oracle
-        arguments = getattr(oracle, "arguments", Arguments())
-        self._pool.oracle = _OtherMeaning(before.to_proto(), arguments, getattr(oracle, "tolerance", Tolerance()))
-        report = self._pool.report(after)
-        self._pool.oracle = oracle
+        report = self._observed(_OtherMeaning(before.to_proto(), *_values_of(oracle)), after)
         if report.how != "ended" or isinstance(report.observed, Failure):
             return None
         return any(not leaf.agrees for leaf in report.observed)
+
+    def _is_split_wrong(self) -> bool:
+        """Whether the partitions that are made of the module differ from the whole of it, on the interpreter."""
+        report = self._observed(_WholeMeaning(*_values_of(self._pool.oracle)), self._module)
+        return report.observed is True
+
+    def _observed(self, oracle: Oracle, module: HloModule) -> Report:
+        """What another oracle observes."""
+        asked, self._pool.oracle = self._pool.oracle, oracle
+        try:
+            return self._pool.report(module)
+        finally:
+            self._pool.oracle = asked
+
+
+def _values_of(oracle: Oracle) -> tuple[Arguments, Tolerance]:
+    return getattr(oracle, "arguments", Arguments()), getattr(oracle, "tolerance", Tolerance())
+
+
+@dataclass(frozen=True)
+class _WholeMeaning(Oracle):
+    """Whether the interpreter gives other results for the program of the partitions than for the whole one."""
+
+    arguments: Arguments
+    tolerance: Tolerance
+
+    @property
+    def claim(self) -> str:
+        return "have partitions that differ from the whole"
+
+    @property
+    def options(self) -> str:
+        return ""
+
+    def observe(self, module: HloModule) -> bool:
+        devices = on_devices(module)
+        if devices.whole is None or devices.module.replica_count > 1:
+            return False
+        values = self.arguments.values(named_shapes(devices), devices.module.entry)
+        expected = compile(devices.whole, backend="interpreter", seed=self.arguments.seed)(*values)
+        try:
+            actual = results_of(devices, values, "interpreter", self.arguments.seed)
+        except ExecutionError:
+            return True  # Devices that should have the same values have not.
+        return any(not leaf.agrees for leaf in compare(actual, expected, self.tolerance))
+
+    def judge(self, report: Report) -> Verdict:
+        return Verdict(False, report.detail)
 
 
 @dataclass(frozen=True)
@@ -278,13 +334,3 @@ class _Trace:
         fewer = before.rewrites if before.number == with_it.number else Counter[str]()
         rules = list((with_it.rewrites - fewer).keys())
         return before, with_it, rules[0] if rules else with_it.name
-
-
-def _text_of_changed(module: HloModule, other: HloModule) -> str:
-    """The computations of a module that another one does not have in this form, as HLO text without metadata."""
-    other_texts = {_text_of(c) for c in other.computations}
-    return "\n\n".join(text for c in module.computations if (text := _text_of(c)) not in other_texts)
-
-
-def _text_of(computation: Computation) -> str:
-    return hlo_text.print_computation(computation, hlo_text.PrintOptions(short=True, metadata=False, layouts=False))

@@ -18,11 +18,16 @@ def add(commands: Commands) -> None:
     add_batch(parser)
     add_oracle(parser)
     parser.add_argument("--reduce", action="store_true", help="go on: reduce the program, as xlakit reduce does")
+    parser.add_argument(
+        "-o", "--output", metavar="PATH", help="with --reduce, where the result goes, as of xlakit reduce"
+    )
     add_filling(parser)
-    parser.set_defaults(command=_run, output=None, work=None, max_seconds=float("inf"))
+    parser.set_defaults(command=_run, work=None, max_seconds=float("inf"))
 
 
 def _run(options: argparse.Namespace) -> int:
+    if options.output and not options.reduce:
+        options.fail("--output is where --reduce writes the smaller program, and that is not given")
     from xlakit.tools.bisect import bisect_module
     from xlakit.tools.shards import with_partitions
 
