@@ -99,8 +99,8 @@ class Bisection:
             )
         if self.is_split_wrong:
             return (
-                "It fails without any rewrite. The interpreter gives other results for what the partitioner makes of it "
-                "than for the whole program: the partitioner is wrong."
+                "It fails without any rewrite. The interpreter gives other results for what the partitioner makes of "
+                "it than for the whole program: the partitioner is wrong."
             )
         if self.parts:
             return "It fails without any rewrite; parts of code generation that make it fail:"
