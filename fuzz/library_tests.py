@@ -91,6 +91,10 @@ LIBRARIES: Final = (
     Library("penzai", "penzai", "tests/**/*_test.py"),
     Library("quax", "src/quax", "tests/**/test_*.py"),
     Library("scico", "scico", "scico/test/**/test_*.py"),
+    Library("asdex", "src/asdex", "tests/**/test_*.py"),
+    Library("copulax", "copulax", "copulax/tests/test_*.py"),
+    Library("folx", "folx", "test/test_*.py"),
+    Library("jaxwavelets", "jaxwavelets", "jaxwavelets/tests/test_*.py"),
 )
 
 
