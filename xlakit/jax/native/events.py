@@ -90,6 +90,7 @@ def wait_until(fn: Function, is_so: Callable[[], Value]) -> Value:
 
 
 def _emit_start(module: Module) -> None:
+    """``event_start()``, once in a process; ``reset_events()``: makes their lock anew, as a child of a fork must."""
     fn = module.function("event_start", VOID, [], external=True)
     event = ready_event(fn)
     EVENT.store(fn, event, "is_ready", fn.i64(1))

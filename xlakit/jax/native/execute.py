@@ -151,7 +151,7 @@ def _emit_way(module: Module) -> None:
     way = fn.select(must, fn.i64(Way.QUEUED_ALL_THREADS), learned)
     fn.return_if(way.eq(Way.HERE), here)
     is_view = fn.call("has_view", I1, struct, call)
-    fn.return_if(is_view | ~fn.call("has_thread", I1), here)
+    fn.return_if(is_view | ~fn.call("ensure_thread", I1), here)
     CALL.store(fn, call, "threads", threads - way.eq(Way.QUEUED_ONE_LESS).cast("zext", I64))
     CALL.store(fn, call, "weight", fn.select(long, fn.i64(LONG_WEIGHT), fn.i64(1)))
     fn.ret(way)

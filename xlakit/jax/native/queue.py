@@ -73,9 +73,9 @@ _FORKED: Final = "the process was forked while the program ran; fork before, or 
 
 
 def emit_queue(module: Module) -> None:
-    """``queue_start()``, ``has_thread() -> i1``, ``push(ptr call)``, ``await_queue(i64 weight) -> i1``, and for Python
+    """``queue_start()``, ``ensure_thread() -> i1``, ``push(ptr call)``, ``await_queue(i64 weight) -> i1``.
 
-    ``queue_weight() -> i64``, ``cancel_queue()``, and three functions for a fork.
+    For Python ``queue_weight() -> i64``, ``cancel_queue()``, and three functions for a fork.
     """
     module.global_data("queue", _QUEUE.size)
     module.declare("pthread_cond_wait", I32, [PTR, PTR])
@@ -179,12 +179,12 @@ def _processor(fn: Function) -> Value:
 
 
 def _emit_thread(module: Module) -> None:
-    """``has_thread() -> i1``: whether there is a thread for the queue; the first call starts it."""
+    """``ensure_thread() -> i1``: starts the queue's thread if it has none; whether it has one then."""
     fn = module.function("make_thread", VOID, [], attributes=(NO_INLINE, COLD))
     with fn.if_(start_thread(fn, "serve_queue", fn.null())):
         _set(fn, "has_thread", fn.i64(1))
 
-    fn = module.function("has_thread", I1, [])
+    fn = module.function("ensure_thread", I1, [])
     has_thread = _QUEUE.at(fn, _queue(fn), "has_thread")
     fn.return_if(fn.atomic_load(I64, has_thread).ne(0), fn.constant(I1, 1))
     waiting.lock(fn, mutex(fn))

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+from xlakit.data.nesting import nested
 from xlakit.data.shape import Shape
 from xlakit.errors import ShapeError, UnsupportedError
 from xlakit.ir.attributes import Sharding, SliceDimension
@@ -21,7 +22,6 @@ from xlakit.passes.spmd.shardings.values import (
     errors_located,
     leaf_shapes,
     leaves,
-    rebuilt,
     whole_tilings,
 )
 from xlakit.passes.spmd.walk import Walk, local_shape
@@ -37,7 +37,7 @@ def argument(walk: Walk, parameter: Instruction) -> tuple[Value, list[Tiling]]:
     value = walk.pieces.unbundle(made, parameter.shape, iter(found), walk.scope)
     for piece, sharding in zip(leaves(value), shardings, strict=True):
         piece.unreduced = walk.program.annotations.unreduced(sharding) if piece.shape.is_array else None
-    return rebuilt(parameter.shape, _without_padding(walk, leaves(value))), found
+    return nested(parameter.shape, _without_padding(walk, leaves(value))), found
 
 
 def _tiling(walk: Walk, sharding: Sharding | None, shape: Shape) -> Tiling | None:
@@ -77,7 +77,7 @@ def result(walk: Walk, value: Value) -> tuple[Value, list[Tiling]]:
     with errors_located(walk.program.module, root):
         given = zip(leaves(value), result_shardings(walk.program.module), hints, strict=True)
         made = [_result(walk, p, sharding, hint) for p, sharding, hint in given]
-    return rebuilt(root.shape, iter(made)), [p.tiling for p in made]
+    return nested(root.shape, iter(made)), [p.tiling for p in made]
 
 
 def _even(walk: Walk, hint: Tiling, shape: Shape) -> Tiling:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import cache
 
+from xlakit.data.nesting import nested
 from xlakit.data.shape import Shape
 from xlakit.dataclass import dataclass
 from xlakit.errors import ShapeError
@@ -18,7 +19,7 @@ from xlakit.passes.spmd.program import Frame, Program
 from xlakit.passes.spmd.shardings.annotations import ends_of_calls, is_open, of_leaves
 from xlakit.passes.spmd.shardings.scopes import Scope
 from xlakit.passes.spmd.shardings.tilings import Split, Tiling, is_proper, local_sizes, parts, refines, same_teams
-from xlakit.passes.spmd.shardings.values import Piece, Value, array_of, element_of, errors_located, leaves, rebuilt
+from xlakit.passes.spmd.shardings.values import Piece, Value, array_of, element_of, errors_located, leaves
 from xlakit.passes.spmd.split_dimensions.dispatch import along_split_dimensions, range_of, repadded
 
 # Splits an instruction: called with (walk, instruction, operands, the end of a call of a manual computation or None).
@@ -164,7 +165,7 @@ class Walk:
         shardings = self.program.annotations.shardings(old)
         if len(given) != len(shardings):
             raise ShapeError(f"{len(given)} values become {len(shardings)}", hint="say a sharding of each operand")
-        return rebuilt(old.shape, map(self._constrained, given, shardings))
+        return nested(old.shape, map(self._constrained, given, shardings))
 
     def _constrained(self, piece: Piece, sharding: Sharding | None) -> Piece:
         scope = smallest(self.scope, [piece])
@@ -237,7 +238,7 @@ class Walk:
                 p if n is not None or p.without_partial_sums is None else p.without_partial_sums()
                 for (p, _), n in zip(pairs, kept, strict=True)
             ]
-            result = rebuilt(computation.root.shape, iter(settled))
+            result = nested(computation.root.shape, iter(settled))
         found = list(wanted) if wanted is not None else inner.found(computation, result)
         root = inner.pieces.bundle(result, iter(found), scope, None if kept is None else iter(kept))
         name = self.program.context.computation_name(computation.name)

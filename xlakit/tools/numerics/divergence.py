@@ -272,7 +272,7 @@ class _Search:
             if _agree(ours, theirs, devices):
                 continue
             given = zip(values, expected_arguments, strict=True)
-            operands = [[_operand(o, v, a) for o in steps_of(partner)[0].operands] for v, a in given]
+            operands = [[_known_value(o, v, a) for o in steps_of(partner)[0].operands] for v, a in given]
             one = _Differing(instruction, partner, operands, ours, theirs)
             if one.is_call or not one.is_known or one.devices_beyond_rounding(devices):
                 yield one
@@ -435,15 +435,15 @@ def _is_shown(instruction: Instruction) -> bool:
     return not is_given and all(leaf.is_array for _, leaf in instruction.shape.leaves())
 
 
-def _operand(operand: Instruction, values: dict[Instruction, Any], arguments: Sequence[Any]) -> Any:
-    """The expected value of an operand; None where it is not known, as a token's."""
+def _known_value(operand: Instruction, values: dict[Instruction, Any], arguments: Sequence[Any]) -> Any:
+    """The value of an operand, from the values of a run and its arguments; None where it is not known, as a token's."""
     if operand in values:
         return values[operand]
     if isinstance(operand.op, Parameter):
         return arguments[operand.op.number]
     if isinstance(operand.op, Constant):
         return literal_value(operand.op.literal)
-    inner = [_operand(o, values, arguments) for o in operand.operands]
+    inner = [_known_value(o, values, arguments) for o in operand.operands]
     if any(value is None for value in inner):
         return None
     if isinstance(operand.op, Tuple):

@@ -244,12 +244,10 @@ class _Writer:
     # -- the functions -----------------------------------------------------------------------------
 
     def _segment(self, number: Value) -> tuple[Value, Value]:
-        plan = self.plan
-        following = number + 1
-        return (
-            (number * plan.length).integer("udiv", plan.segments),
-            (following * plan.length).integer("udiv", plan.segments),
-        )
+        """The first element of a segment of a row, and that of the next one."""
+        following, plan = number + 1, self.plan
+        first, end = ((n * plan.length).integer("udiv", plan.segments) for n in (number, following))
+        return first, end
 
     def _totals(self) -> list[Value]:
         """The addresses of the segments' totals: by segment, then by sequence."""

@@ -132,6 +132,7 @@ class Tracer:
         return tuple(found)
 
     def _divided(self, index: Affine, size: int) -> tuple[Affine, Affine]:
+        """The quotient and the rest of an index; as opaque nodes where they are no sums of loop variables."""
         quotient_and_rest = index.split(size)
         if quotient_and_rest is not None:
             return quotient_and_rest

@@ -12,6 +12,7 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Final
 
+from xlakit.data.nesting import nested
 from xlakit.dataclass import dataclass
 from xlakit.errors import ShapeError, UnsupportedError
 from xlakit.ir.attributes import Sharding
@@ -25,7 +26,7 @@ from xlakit.passes.spmd.program import Program
 from xlakit.passes.spmd.shardings.annotations import as_sharding
 from xlakit.passes.spmd.shardings.factors import Dims, Factors
 from xlakit.passes.spmd.shardings.tilings import Tiling, local_sizes, whole
-from xlakit.passes.spmd.shardings.values import Piece, Value, leaf_shapes, leaves, rebuilt
+from xlakit.passes.spmd.shardings.values import Piece, Value, leaf_shapes, leaves
 from xlakit.passes.spmd.walk import Walk
 
 RULE: Final = "xla.sdy.sharding_rule"
@@ -85,7 +86,7 @@ def partitioned(walk: Walk, old: Instruction, operands: tuple[Value, ...]) -> Va
         tiling = _tiling(walk, sharding, shape.dimensions)
         _check_part(old, "result", local_sizes(tiling, shape.dimensions), piece.shape.dimensions)
         pieces.append(Piece(piece.instruction, tiling, scope, shape))
-    return rebuilt(old.shape, iter(pieces))
+    return nested(old.shape, iter(pieces))
 
 
 def rule_factors(text: str, old: Instruction) -> Factors:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+from xlakit.data.nesting import nested
 from xlakit.data.shape import Shape
 from xlakit.ir.instruction import Computation, Instruction
 from xlakit.ops.communication.collective import Collective
@@ -18,7 +19,7 @@ from xlakit.passes.spmd.pieces.pieces import smallest
 from xlakit.passes.spmd.shardings.annotations import SHARDINGS
 from xlakit.passes.spmd.shardings.scopes import Scope
 from xlakit.passes.spmd.shardings.tilings import local_sizes
-from xlakit.passes.spmd.shardings.values import Piece, Value, leaves, rebuilt, whole_tilings
+from xlakit.passes.spmd.shardings.values import Piece, Value, leaves, whole_tilings
 from xlakit.passes.spmd.walk import Walk
 
 
@@ -98,7 +99,7 @@ def _of_member(walk: Walk, value: Value, shape: Shape, scope: Scope, member: int
         made = walk.pieces.make.broadcast_from_first(piece.instruction, groups)
         return Piece(made, piece.tiling, scope, piece.shape)
 
-    return rebuilt(shape, map(shared, leaves(value)))
+    return nested(shape, map(shared, leaves(value)))
 
 
 # -- collectives of the program ----------------------------------------------------------------------

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Final
 
+from xlakit.data.nesting import nested
 from xlakit.data.shape import Shape
 from xlakit.dataclass import dataclass
 from xlakit.errors import ShapeError
@@ -17,7 +18,7 @@ from xlakit.ir.instruction import Instruction
 from xlakit.passes.spmd.shardings.annotations import END_OF_MANUAL, IN_SHARDINGS, OUT_SHARDINGS, with_axes
 from xlakit.passes.spmd.shardings.scopes import Scope
 from xlakit.passes.spmd.shardings.tilings import Split, Tiling, is_proper, parts, refines, subparts_of, whole
-from xlakit.passes.spmd.shardings.values import Piece, Value, leaf_shapes, leaves, rebuilt
+from xlakit.passes.spmd.shardings.values import Piece, Value, leaf_shapes, leaves
 from xlakit.passes.spmd.walk import Walk
 
 
@@ -65,7 +66,7 @@ def _across(walk: Walk, old: Instruction, operands: tuple[Value, ...], key: str,
         manual_splits = annotations.splits(manual, shape.rank if shape.is_array else 0) or ()
         unreduced = walk.scope.agreed(annotations.unreduced(manual))
         made.append(crossed(walk, piece, shape, _Border(inner, manual_splits, unreduced)))
-    return rebuilt(old.shape, iter(made))
+    return nested(old.shape, iter(made))
 
 
 def _arrays(old: Instruction, operands: tuple[Value, ...]) -> tuple[list[Piece], list[Shape]]:
@@ -151,7 +152,7 @@ def _full_to_shard(walk: Walk, old: Instruction, operands: tuple[Value, ...]) ->
     for piece, shape in zip(*_arrays(old, operands), strict=True):
         manual_splits = _by_ratio(walk, (piece.shape, shape), old.operands[0], piece.tiling, inner)
         made.append(_to_parts(walk, piece, shape, _Border(inner, manual_splits)))
-    return rebuilt(old.shape, iter(made))
+    return nested(old.shape, iter(made))
 
 
 def _shard_to_full(walk: Walk, old: Instruction, operands: tuple[Value, ...]) -> Value:
@@ -159,7 +160,7 @@ def _shard_to_full(walk: Walk, old: Instruction, operands: tuple[Value, ...]) ->
     for piece, shape in zip(*_arrays(old, operands), strict=True):
         manual_splits = _by_ratio(walk, (shape, piece.shape), old, whole(len(piece.tiling)), piece.scope)
         made.append(_from_parts(walk, piece, shape, _Border(piece.scope, manual_splits)))
-    return rebuilt(old.shape, iter(made))
+    return nested(old.shape, iter(made))
 
 
 def _by_ratio(

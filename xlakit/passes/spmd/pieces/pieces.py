@@ -6,6 +6,7 @@ import dataclasses
 import math
 from collections.abc import Iterator, Mapping, Sequence
 
+from xlakit.data.nesting import nested
 from xlakit.data.primitive import PrimitiveType
 from xlakit.data.shape import Shape
 from xlakit.ir.attributes import PaddingDimension, SliceDimension
@@ -37,14 +38,7 @@ from xlakit.passes.spmd.shardings.tilings import (
     whole,
     with_split,
 )
-from xlakit.passes.spmd.shardings.values import (
-    Piece,
-    Value,
-    leaf_shapes,
-    leaves,
-    rebuilt,
-    whole_tilings,
-)
+from xlakit.passes.spmd.shardings.values import Piece, Value, leaf_shapes, leaves, whole_tilings
 
 # The depth to which whole values are recomputed in parts; beyond that they are sliced.
 _MOST_STEPS_BACK = 48
@@ -225,7 +219,7 @@ class Pieces:
         pieces = list(map(self._evenly, leaves(self.unbundle(made, shape, iter(tilings), scope))))
         for piece, numbers in zip(pieces, sums, strict=False):
             piece.unreduced = numbers
-        return rebuilt(shape, iter(pieces))
+        return nested(shape, iter(pieces))
 
     def _evenly(self, piece: Piece) -> Piece:
         if not piece.shape.is_array or divides(piece.tiling, piece.shape.dimensions):

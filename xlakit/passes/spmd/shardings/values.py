@@ -83,13 +83,6 @@ def element_of(value: Value, index: int) -> Value:
     return value[index]
 
 
-def rebuilt(shape: Shape, made: Iterator[Piece]) -> Value:
-    """A value of this shape from its arrays and tokens."""
-    if shape.is_tuple:
-        return tuple(rebuilt(s, made) for s in shape.tuple_shapes)
-    return next(made)
-
-
 @contextmanager
 def errors_located(module: HloModule, old: Instruction) -> Generator[None]:
     """Adds the instruction and its location to errors that are raised inside."""
