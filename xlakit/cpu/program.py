@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import field
+from dataclasses import field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, overload
 
@@ -17,6 +17,7 @@ from xlakit.errors import FormatError, XlakitError
 
 if TYPE_CHECKING:
     from xlakit.execution.groups import Grid
+    from xlakit.ir.attributes import Annotations
     from xlakit.ir.instruction import HloModule, Instruction
     from xlakit.ir.operation import Array
     from xlakit.link import Link
@@ -237,6 +238,7 @@ def _positions(module: HloModule) -> dict[Instruction, list[int]]:
 def _calls_alone(module: HloModule, calls: Sequence[Instruction]) -> tuple[HloModule, dict[Instruction, list[int]]]:
     """A module that has some instructions of another one, and parameters for their other operands; their positions."""
     from xlakit.data.shape import make_tuple_shape
+    from xlakit.ir.attributes import StackFrames
     from xlakit.ir.instruction import Computation, Instruction
     from xlakit.ops.data import Parameter, Tuple
 
@@ -249,11 +251,26 @@ def _calls_alone(module: HloModule, calls: Sequence[Instruction]) -> tuple[HloMo
                 name = f"{call.name}.operand.{number}"
                 parameters[operand] = Instruction(Parameter(number=number), (), operand.shape, name)
         operands = [made.get(o) or parameters[o] for o in call.operands]
-        made[call] = call.replace(operands=operands, control_predecessors=())
+        made[call] = call.replace(operands=operands, control_predecessors=(), annotations=_located(module, call))
     root = Instruction(Tuple(), [*made.values()], make_tuple_shape([i.shape for i in made]), "calls")
     smaller = module.with_entry(Computation("calls", (*parameters.values(), *made.values(), root), root))
+    if len(smaller.computations) == 1:
+        smaller = smaller.replace(stack_frames=StackFrames())
     positions = _positions(smaller)
     return smaller, {old: positions[new] for old, new in made.items()}
+
+
+def _located(module: HloModule, call: Instruction) -> Annotations:
+    """The annotations of a call, which say where it comes from without the module's tables of all stack frames.
+
+    These take longer to read than the rest of what is kept.
+    """
+    metadata, location = call.annotations.metadata, module.location_of(call)
+    if metadata is None or location is None:
+        return call.annotations
+    file, line, column = location.file, location.line, location.column
+    at = replace(metadata, source_file=file, source_line=line, source_column=column, stack_frame_id=0)
+    return replace(call.annotations, metadata=at)
 
 
 def _instruction_at(module: HloModule, computation: int, position: int) -> Instruction:
