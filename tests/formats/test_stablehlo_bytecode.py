@@ -1,5 +1,7 @@
 """StableHLO's bytecode, read without jaxlib: the module computes what the one that jaxlib makes computes."""
 
+import subprocess
+import sys
 from contextlib import suppress
 
 import numpy as np
@@ -368,3 +370,26 @@ def test_damaged_bytecode_is_foreign():
             read_artifact(damaged)
         with pytest.raises(ForeignProgram):
             read_artifact(data[:at])
+
+
+_DAMAGED = """
+import sys
+from xlakit.errors import FormatError
+from xlakit.formats.stablehlo import read_stablehlo
+
+data = bytes.fromhex(sys.stdin.read())
+end = data.index(0)  # of the name of what has written it
+try:
+    read_stablehlo(data[:end] + bytes([0xFF, 0x5C]) + data[end + 1 :])
+except FormatError as error:
+    print(error)
+"""
+
+
+def test_a_damaged_producer_ends_no_process():
+    data = artifact(jnp.sin, ROW)
+    child = subprocess.run(
+        [sys.executable, "-c", _DAMAGED], input=data.hex(), capture_output=True, text=True, timeout=300, check=False
+    )
+    assert child.returncode == 0, child.stderr
+    assert "not StableHLO bytecode" in child.stdout

@@ -18,6 +18,8 @@ from xlakit.ir.instruction import HloModule
 
 BYTECODE_MAGIC = MAGIC
 
+# What the name of their producer begins with in portable artifacts.
+_PRODUCER = b"StableHLO_v"
 # The field source_file of OpMetadata, and a string of length one.
 _NO_NAME = b"\x1a\x01-"
 
@@ -304,6 +306,10 @@ def _bytecode_module(program: bytes) -> Any:
     from jaxlib.mlir import ir
     from jaxlib.mlir.dialects import stablehlo
 
+    # What wrote the bytecode stands in MLIR's reports of faults, which end the process where they are not UTF-8.
+    producer = program[len(BYTECODE_MAGIC) :].partition(b"\0")[0]
+    if not producer[1:].isascii():
+        raise ValueError("the name of what wrote it is damaged")
     context = _context()
     # MLIR would print errors for data that is no portable artifact; the parser's error is enough.
     with context.attach_diagnostic_handler(lambda fault: True):
@@ -311,6 +317,8 @@ def _bytecode_module(program: bytes) -> Any:
             # Artifacts are in a dialect of their own, which the parser would leave as it is.
             return stablehlo.deserialize_portable_artifact(context, program)
         except ValueError as fault:
+            if producer[1:].startswith(_PRODUCER):
+                raise  # the parser below could do no more than report the fault
             try:
                 return ir.Module.parse(program, context)
             except ir.MLIRError:
