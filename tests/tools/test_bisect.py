@@ -12,8 +12,8 @@ from xlakit.passes.core.framework import PassContext
 from xlakit.passes.pipeline import PASSES
 from xlakit.passes.spmd.pieces import emit
 from xlakit.tools import bisect as bisecting, cli
-from xlakit.tools.changed import changed_texts
 from xlakit.tools.compare import Tolerance
+from xlakit.tools.diff.changed import changed_texts
 from xlakit.tools.oracles.arguments import Arguments
 from xlakit.tools.shards import on_devices
 

@@ -22,8 +22,8 @@ from xlakit.ir.instruction import HloModule
 from xlakit.options import PLAIN
 from xlakit.passes.core.framework import PassContext
 from xlakit.passes.pipeline import run_pipeline
-from xlakit.tools.changed import changed_texts
 from xlakit.tools.compare import LeafComparison, Tolerance, compare
+from xlakit.tools.diff.changed import changed_texts
 from xlakit.tools.jaxlib_child import Limits
 from xlakit.tools.oracles.arguments import Arguments
 from xlakit.tools.oracles.oracle import Failure, Oracle, Report, Verdict, named_shapes, results_of
