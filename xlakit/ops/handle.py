@@ -91,9 +91,6 @@ class XlaOp:
 
     __slots__ = ("builder", "instruction")
 
-    # NumPy must leave `array + op` to us.
-    __array_ufunc__ = None
-
     def __init__(self, builder: Builder, instruction: Instruction) -> None:
         self.builder = builder
         self.instruction = instruction
@@ -141,6 +138,10 @@ class XlaOp:
             "the elements of an XlaOp are not known while the program is built",
             hint="use xlakit's functions on it, or compile the program and call it",
         )
+
+    def __array_ufunc__(self, function: np.ufunc, method: str, *inputs: object, **options: object) -> XlaOp:
+        # NumPy leaves `array + op` to this, too.
+        return _page("shared.ufuncs").apply_ufunc(function, method, inputs, options)
 
     def __bool__(self) -> bool:
         raise ArgumentError(

@@ -1,0 +1,147 @@
+"""NumPy's functions of elements on handles: ``np.exp(op)`` builds what ``xlakit.exp(op)`` does.
+
+NumPy's operators call these functions where one side is an array, so that ``array + op`` comes here, too.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+import numpy as np
+
+from xlakit.errors import ArgumentError
+from xlakit.ops.handle import XlaOp
+
+# By page the functions that compute what NumPy's do, by NumPy's name. Those of operators compute what the operators of
+# handles do: division of integers and remainders are truncated, as in C++.
+_PAGES: Final[Mapping[str, Mapping[str, str]]] = {
+    "elementwise.binary": {
+        "add": "add",
+        "subtract": "sub",
+        "multiply": "mul",
+        "divide": "div",
+        "remainder": "rem",
+        "fmod": "rem",
+        "power": "pow",
+        "bitwise_and": "and_",
+        "bitwise_or": "or_",
+        "bitwise_xor": "xor",
+        "left_shift": "shift_left",
+        "maximum": "max",
+        "minimum": "min",
+        "arctan": "atan",
+        "arctan2": "atan2",
+    },
+    "elementwise.compare": {
+        "equal": "eq",
+        "not_equal": "ne",
+        "less": "lt",
+        "less_equal": "le",
+        "greater": "gt",
+        "greater_equal": "ge",
+    },
+    "elementwise.unary": {
+        "negative": "neg",
+        "absolute": "abs",
+        "invert": "not_",
+        "sign": "sign",
+        "floor": "floor",
+        "ceil": "ceil",
+        "rint": "round_nearest_even",
+        "isfinite": "is_finite",
+        "conjugate": "conj",
+    },
+    "elementwise.elementary": {
+        "exp": "exp",
+        "expm1": "expm1",
+        "log": "log",
+        "log1p": "log1p",
+        "sqrt": "sqrt",
+        "cbrt": "cbrt",
+        "sin": "sin",
+        "cos": "cos",
+        "tan": "tan",
+        "sinh": "sinh",
+        "cosh": "cosh",
+        "tanh": "tanh",
+        "arcsin": "asin",
+        "arccos": "acos",
+        "arcsinh": "asinh",
+        "arccosh": "acosh",
+        "arctanh": "atanh",
+    },
+    "elementwise.math_library": {
+        "square": "square",
+        "reciprocal": "reciprocal",
+        "isnan": "is_nan",
+        "isinf": "is_inf",
+    },
+    "dot": {"matmul": "dot"},
+}
+_FUNCTIONS: Final = {name: (page, own) for page, names in _PAGES.items() for name, own in names.items()}
+# What to write for some of the others; x and y are the operands.
+_INSTEAD: Final = {
+    "exp2": "xlakit.pow(2.0, x)",
+    "log2": "xlakit.log(x) divided by log(2)",
+    "log10": "xlakit.log(x) divided by log(10)",
+    "floor_divide": "xlakit.floor(x / y), or x / y of integers, which truncates",
+    "fmax": "xlakit.max(x, y), which gives NaN where either is NaN",
+    "fmin": "xlakit.min(x, y), which gives NaN where either is NaN",
+    "logical_and": "xlakit.and_(x, y) of PRED",
+    "logical_or": "xlakit.or_(x, y) of PRED",
+    "logical_xor": "xlakit.xor(x, y) of PRED",
+    "logical_not": "xlakit.not_(x) of PRED",
+    "trunc": "xlakit.select(x < 0, xlakit.ceil(x), xlakit.floor(x))",
+    "positive": "x",
+}
+
+
+def apply_ufunc(function: np.ufunc, method: str, inputs: tuple[Any, ...], options: dict[str, Any]) -> XlaOp:
+    """What a function of NumPy gives for operands of which one is a handle.
+
+    Raises ArgumentError for functions and options that have no counterpart, and what the function raises.
+    """
+    name = function.__name__
+    # ``array += op`` asks for the array as the output, and takes what is given instead.
+    if len(inputs) == 2 and [*options] == ["out"] and options["out"][0] is inputs[0]:
+        options = {}
+    if method != "__call__":
+        raise ArgumentError(
+            f"numpy.{name}.{method} has no meaning for an XlaOp",
+            hint="write xlakit.reduce(x, initial, computation, dimensions=[..])" if method == "reduce" else "",
+        )
+    if options:
+        raise ArgumentError(
+            f"numpy.{name} of an XlaOp takes no {', '.join(options)}",
+            hint="select, convert or name the result afterwards, with xlakit's functions",
+        )
+    return _function(name, inputs)(*inputs)
+
+
+def _function(name: str, inputs: tuple[Any, ...]) -> Callable[..., XlaOp]:
+    if name == "right_shift":
+        left, right = inputs
+        shift = XlaOp.__rshift__ if isinstance(left, XlaOp) else XlaOp.__rrshift__
+        return lambda *_: shift(left, right) if isinstance(left, XlaOp) else shift(right, left)
+    if isinstance(inputs[0], XlaOp):
+        # Operators of handles do not come here, so NumPy's function is meant, which gives something else.
+        if name == "remainder":
+            raise ArgumentError(
+                "numpy.remainder has the sign of the divisor, XLA's that of the dividend",
+                hint="write x % y, or numpy.fmod(x, y), where that is meant",
+            )
+        if name == "divide" and inputs[0].shape.is_array and inputs[0].shape.element_type.is_integral:
+            raise ArgumentError(
+                "numpy.divide of integers gives floats, XLA's divide truncates",
+                hint="write x / y where that is meant, or convert with xlakit.convert_element_type first",
+            )
+    if name not in _FUNCTIONS:
+        instead = _INSTEAD.get(name)
+        raise ArgumentError(
+            f"numpy.{name} has no meaning for an XlaOp",
+            hint=f"write {instead}" if instead else "xlakit.lib has functions of arrays beside those of xlakit",
+        )
+    page, own = _FUNCTIONS[name]
+    return getattr(importlib.import_module(f"xlakit.ops.{page}"), own)
