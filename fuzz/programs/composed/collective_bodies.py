@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 
 from fuzz.programs.composed.rendezvous import Author, Scope, Spread, listed, values_for
@@ -164,15 +165,23 @@ def number(author: Author, scope: Scope) -> None:
 
 
 def read_around(author: Author, scope: Scope) -> None:
-    """Two readers of an array, the one before a sum that waits for it, the other of that sum as well."""
-    one = author.operand(scope, author.pick(("f32", "s32", "f64")), author.dims())
-    other = author.operand(scope, one.kind, one.dims)
-    before = scope.add(one.kind, one.dims, f"negate({one.name})")
-    groups = author.groups(scope, spans=True)
-    waits = f"control-predecessors={{{before.name}}}"
-    attributes = f"{groups.text}, to_apply={author.reducer(one.kind)}, {waits}"
-    total = scope.add(one.kind, one.dims, f"all-reduce({other.name}), {attributes}")
-    scope.add(one.kind, one.dims, f"subtract({one.name}, {total.name})")
+    """Two readers of an array, the one before a sum that waits for it, the other of that sum as well.
+
+    The array is a sum itself, so that it is read: what is computed from other arrays may be computed again instead.
+    What the second one gives is added up, too, which keeps it alive.
+    """
+    kind, dims = author.pick(("f32", "s32", "f64")), author.dims()
+    if math.prod(dims) < 2:
+        dims = [author.integer(2, 6), author.integer(1, 6)]
+
+    def total(name: str, more: str = "") -> str:
+        attributes = f"{author.groups(scope, spans=True).text}, to_apply={author.reducer(kind)}{more}"
+        return scope.add(kind, dims, f"all-reduce({name}), {attributes}").name
+
+    one, other = total(author.operand(scope, kind, dims).name), author.operand(scope, kind, dims)
+    before = scope.add(kind, dims, f"negate({one})")
+    late = total(other.name, f", control-predecessors={{{before.name}}}")
+    total(scope.add(kind, dims, f"subtract({one}, {late})").name)
 
 
 def asynchronous(
