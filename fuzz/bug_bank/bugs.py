@@ -461,17 +461,4 @@ BUGS: tuple[Bug, ...] = (
             ),
         ),
     ),
-    Bug(
-        "order-of-copies",
-        "f405ac33",
-        "collectives",
-        "fusion moves collectives in one copy of a body: devices that are in another one meet at the wrong ones",
-        (
-            Edit(
-                "xlakit/passes/fusion/instruction_fusion.py",
-                "Fuse(keeps_order=bool(sites_met_apart(module)))",
-                "Fuse()",
-            ),
-        ),
-    ),
 )

@@ -240,7 +240,11 @@ def loop(author: Author, scope: Scope, depth: int) -> None:
         # Of what is carried alone: it moves out of the loop with what stays as it was.
         one = author.pick(given)
         attributes = f"{author.groups(body, spans=True).text}, to_apply={author.reducer(one.kind)}"
-        body.add(one.kind, one.dims, f"all-reduce({one.name}), {attributes}")
+        first = body.add(one.kind, one.dims, f"all-reduce({one.name}), {attributes}")
+        if author.chance():
+            # Copies of both read what is carried, between sums that keep their order.
+            both = body.add(one.kind, one.dims, f"{'or' if one.kind == 'pred' else 'add'}({one.name}, {first.name})")
+            body.add(one.kind, one.dims, f"all-reduce({both.name}), {attributes}")
     else:
         fill(author, body, author.integer(1, 3), depth - 1)
     one = body.add("s32", (), "constant(1)")
@@ -278,7 +282,7 @@ def in_branches(author: Author, scope: Scope, state: Sequence[Named], body: str,
 
     ids: which ids the collectives of the body list. Mostly they are those by which devices take a branch.
     """
-    whole, called = author.pick((2, 4, 4, 5, 6)), list[str]()
+    whole, called = author.pick((2, 2, 4, 5, 6)), list[str]()
     middle, end = whole // 2 if author.chance(0.8) else author.integer(0, whole), author.pick((0, whole))
     for first in author.pick(((middle, end), (end, middle))):
         branch = author.scope(state, scope.ids)
