@@ -450,7 +450,7 @@ BUGS: tuple[Bug, ...] = (
     ),
     Bug(
         "copies-apart",
-        "f405ac33",
+        "08cf1475",
         "collectives",
         "each copy that passes make of a collective is a rendezvous of its own, and devices wait at two of them",
         (
