@@ -127,8 +127,7 @@ def load(key: str) -> Entry | None:
     try:
         return _unpack(data, key)
     except FormatError as error:
-        _warn(f"{path} is damaged ({error.rule}); what it held is compiled again")
-        _remove(path)
+        _remove_damaged(path, error.rule)
         return None
 
 
@@ -161,9 +160,7 @@ def discard(key: str, reason: str) -> None:
     """Remove an invalid entry, with a warning."""
     folder = directory()
     if folder is not None:
-        path = folder / (key + _SUFFIX)
-        _warn(f"{path} is damaged ({reason}); what it held is compiled again")
-        _remove(path)
+        _remove_damaged(folder / (key + _SUFFIX), reason)
 
 
 def clear() -> int:
@@ -277,6 +274,12 @@ def _remove(path: Path) -> bool:
         # Another process was faster, or the directory cannot be written to.
         return False
     return True
+
+
+def _remove_damaged(path: Path, reason: str) -> None:
+    # Removed first: where warnings are errors, the next process must not meet the entry again.
+    _remove(path)
+    _warn(f"{path} is damaged ({reason}); what it held is compiled again")
 
 
 def _warn(message: str) -> None:

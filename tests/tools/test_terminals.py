@@ -136,6 +136,19 @@ def test_warnings_are_lines_and_come_once(add_file, tmp_path):
     ]
 
 
+@pytest.mark.parametrize("verb", [["run"], ["inspect", "--as", "assembly"]])
+def test_warnings_that_are_to_be_errors_are_lines(add_file, tmp_path, verb):
+    (tmp_path / "file").write_text("")
+    environment = {**os.environ, "XLAKIT_CACHE_DIR": str(tmp_path / "file" / "below"), "PYTHONWARNINGS": "error"}
+    words = [sys.executable, "-m", "xlakit", *verb, add_file]
+    done = subprocess.run(words, env=environment, capture_output=True, check=False, text=True)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.splitlines() == [
+        f"xlakit: {add_file}: the compile cache: nothing can be stored in {tmp_path}/file/below: Not a directory; "
+        "XLAKIT_CACHE_DIR names another folder, XLAKIT_CACHE=off does without",
+    ]
+
+
 def test_the_variables_that_are_known_are_those_that_are_read():
     package = Path(warned.__file__).parents[1]
     texts = (path.read_text(encoding="utf-8") for path in package.rglob("*.py"))

@@ -82,7 +82,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         print_error_line("xlakit: interrupted")
         return 130
-    except (XlakitError, OSError, MemoryError) as error:
+    except (XlakitError, OSError, MemoryError, Warning) as error:  # PYTHONWARNINGS may make errors of warnings
         if options.traceback:
             raise
         # Faults found in a program have a status of their own (batch.attempt).

@@ -302,6 +302,15 @@ def test_a_damaged_entry_is_made_again(folder, compiles, damage):
     assert len(compiles) == 2
 
 
+def test_a_damaged_entry_is_gone_where_warnings_are_errors(folder):
+    xla.compile(program())
+    (path,) = entries(folder)
+    path.write_bytes(path.read_bytes()[:-1])
+    with pytest.raises(cache.CacheWarning, match="is damaged"):
+        xla.compile(program())
+    xla.compile(program())
+
+
 def test_an_entry_under_another_name_is_damaged(folder):
     xla.compile(program())
     (first,) = entries(folder)

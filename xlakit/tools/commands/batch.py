@@ -143,7 +143,7 @@ def _attempt(
         return failed(options, files, error)
     except BrokenPipeError:
         raise  # The reader has seen enough, which is no fault of the program's.
-    except (XlakitError, OSError, MemoryError) as error:
+    except (XlakitError, OSError, MemoryError, Warning) as error:  # PYTHONWARNINGS may make errors of warnings
         if options.traceback:
             raise
         return failed(options, files, error)
