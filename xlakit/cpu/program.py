@@ -91,9 +91,12 @@ class Program:
             kind = PrimitiveType.from_dtype(array.dtype).hlo_name
             constants.append([kind, list(array.shape), location])
         positions: Mapping[Instruction, list[int]] = {}
+        names: list[tuple[int, str]] = []
         if self.host_module is not None:
             stored, positions = self._stored_calls(self.host_module)
-            sections |= _as_section(stored, is_whole=stored is self.host_module)
+            is_whole = stored is self.host_module
+            sections |= _as_section(stored, is_whole=is_whole)
+            names = [] if is_whole else [(position, i.name) for i, (_, position) in positions.items()]
         return Entry(
             {
                 "objects": len(self.objects),
@@ -104,6 +107,7 @@ class Program:
                 "host_instructions": [positions[i] for i in self.host_instructions],
                 "in_place": self.in_place,
                 "collectives": [positions[i] for i in self.collectives],
+                "names": names,
                 "slots": self.slots,
             },
             sections,
@@ -131,7 +135,7 @@ class Program:
         fields, sections = entry.fields, entry.sections
         try:
             constants = tuple(_constant(sections, module, *c) for c in fields["constants"])
-            collectives = _Deferred(sections, fields["collectives"])
+            collectives = _Deferred(sections, fields["collectives"], fields["names"])
             locations = fields["host_instructions"]
             host_module = collectives.module if locations else None
             return Program(
@@ -153,16 +157,23 @@ class Program:
 class _Deferred(Sequence["Instruction"]):
     """Instructions of a module that is parsed when one of them is first needed, which only error reports do."""
 
-    def __init__(self, sections: Mapping[str, bytes | memoryview], positions: Sequence[Sequence[int]]) -> None:
+    def __init__(
+        self,
+        sections: Mapping[str, bytes | memoryview],
+        positions: Sequence[Sequence[int]],
+        names: Sequence[tuple[int, str]],
+    ) -> None:
         self._text, self._proto = (bytes(sections.get(name, b"")) for name in (_TEXT, _PROTO))
         self._positions = positions
+        self._names = names
 
     @cached_property
     def module(self) -> HloModule:
         """The parsed module."""
         from xlakit.ir.instruction import HloModule
 
-        return HloModule.from_text(_decoded(self._text)) if self._text else HloModule.from_proto(self._proto)
+        module = HloModule.from_text(_decoded(self._text)) if self._text else HloModule.from_proto(self._proto)
+        return _renamed(module, self._names)
 
     def __len__(self) -> int:
         return len(self._positions)
@@ -258,6 +269,20 @@ def _calls_alone(module: HloModule, calls: Sequence[Instruction]) -> tuple[HloMo
         smaller = smaller.replace(stack_frames=StackFrames())
     positions = _positions(smaller)
     return smaller, {old: positions[new] for old, new in made.items()}
+
+
+def _renamed(module: HloModule, names: Sequence[tuple[int, str]]) -> HloModule:
+    """A module whose entry's instructions at these positions have these names, which errors give.
+
+    Calls of several computations may have the same name, and a name need not be one that a text can hold.
+    """
+    entry = module.entry
+    new = {entry.instructions[position]: name for position, name in names}
+    if all(old.name == name for old, name in new.items()):
+        return module
+    return module.replace(
+        entry=entry.rebuild(lambda old, operands: old.replace(operands=operands, name=new.get(old, old.name)))
+    )
 
 
 def _located(module: HloModule, call: Instruction) -> Annotations:

@@ -222,6 +222,37 @@ def test_of_a_program_with_custom_calls_only_these_are_kept(folder, compiles):
     assert sorted(opcodes) == ["custom-call"] * 3 + ["parameter"] * 4 + ["tuple"]
 
 
+def test_errors_of_kept_calls_have_the_names_of_the_program(folder, compiles):
+    """Calls of two computations have one name in the program, and are kept in one computation."""
+
+    def fails(x):
+        if x[0] > 0:
+            raise ValueError("no")
+        return x + 1
+
+    module = xla.HloModule.from_text("""HloModule m
+      body { t = (s32[], f32[2]) parameter(0)  i = s32[] get-tuple-element(t), index=0  one = s32[] constant(1)
+        x = f32[2] get-tuple-element(t), index=1  j = s32[] add(i, one)
+        c = f32[2] custom-call(x), custom_call_target="fails"  ROOT r = (s32[], f32[2]) tuple(j, c) }
+      go { t = (s32[], f32[2]) parameter(0)  i = s32[] get-tuple-element(t), index=0  n = s32[] constant(30)
+        ROOT p = pred[] compare(i, n), direction=LT }
+      ENTRY e { c.operand.0 = f32[2] parameter(0)  zero = s32[] constant(0)
+        c = f32[2] custom-call(c.operand.0), custom_call_target="adds"  s = (s32[], f32[2]) tuple(zero, c)
+        w = (s32[], f32[2]) while(s), condition=go, body=body  y = f32[2] get-tuple-element(w), index=1
+        ROOT c.1 = f32[2] custom-call(y), custom_call_target="adds" } """)
+    operations = []
+    for _ in range(2):
+        made = xla.compile(module, custom_calls={"fails": fails, "adds": lambda x: x + 1})
+        with pytest.raises(xla.ExecutionError) as caught:
+            made(np.zeros(2, np.float32))
+        operations.append(caught.value.operation)
+    assert len(compiles) == 1
+    assert operations == ["custom-call 'c'"] * 2
+    (entry,) = entries(folder)
+    kept = Program.from_entry(cache.load(entry.stem), lambda: module)
+    assert sorted(i.name for i in kept.host_instructions) == ["c", "c", "c.1"]
+
+
 @pytest.mark.parametrize(("name", "section"), [("a.b", "host calls"), ("no word", "host module")])
 def test_calls_are_kept_as_text_where_it_gives_them_back(folder, compiles, name, section):
     """To import protobuf for one call took longer than to compile a program."""
