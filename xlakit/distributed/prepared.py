@@ -195,6 +195,10 @@ class _Reduced:
     def __call__(self, blocks: Sequence[int], result: int) -> None:
         total = self._array(result)
         first, second, *others = map(self._array, blocks)
+        # The operand may be a donated argument, in whose memory the result is.
+        others = [
+            block.copy() if address == result else block for block, address in zip(others, blocks[2:], strict=True)
+        ]
         with np.errstate(all="ignore"):
             self._function(first, second, out=total)
             for block in others:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import ctypes
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any
@@ -67,6 +67,7 @@ class HostRun:
         started = self._started.pop(instruction.operands[0], None) if instruction.operands else None
         is_start = instruction in self._pairs
         in_place = self._reads_in_place and not is_start and isinstance(instruction.op, (Collective, Permuting))
+        in_place = in_place and not _shares_memory(instruction, address)
         if started is not None:
             operands.append(started.result())
         else:
@@ -167,6 +168,17 @@ class _CollectivesThread:
                     # The program may compute for a long time before it reaches the done.
                     self._device.run.fail(error)
                     future.set_exception(error)
+
+
+def _shares_memory(instruction: Instruction, address: int) -> bool:
+    """Whether a result is in the memory of an operand, a donated argument; ``address`` is that of their pointers."""
+    operands = _count([o.shape for o in instruction.operands])
+    pointers = (ctypes.c_int64 * (operands + _count([instruction.shape]))).from_address(address)
+    return not {*pointers[:operands]}.isdisjoint(pointers[operands:])
+
+
+def _count(shapes: Iterable[Shape]) -> int:
+    return sum(leaf.is_array for shape in shapes for _, leaf in shape.leaves())
 
 
 def _fits(value: Value, shape: Shape) -> bool:
