@@ -1,11 +1,13 @@
 """NumPy's functions on handles build what those of xlakit do, or say what to write; operators stay as they were."""
 
 import operator
+import re
 
 import numpy as np
 import pytest
 
 import xlakit as xla
+from xlakit.ops.shared import ufuncs
 
 A = np.array([2, 3, 4], np.float32)
 X = np.array([0.5, -0.25, 0.75], np.float32)
@@ -82,7 +84,21 @@ def test_an_array_that_is_added_to_in_place_becomes_a_handle():
     [
         (np.exp2, "numpy.exp2 has no meaning for an XlaOp", r"xlakit.pow\(2.0, x\)"),
         (lambda x: np.hypot(x, x), "numpy.hypot has no meaning", "xlakit.lib"),
-        (np.sum, "numpy.add.reduce has no meaning", "xlakit.reduce"),
+        (np.add.reduce, "numpy.add.reduce has no meaning", "xlakit.reduce"),
+        (np.sum, "numpy.sum has no meaning", "xlakit.reduce"),
+        (lambda x: np.where(x > 0, x, A), "numpy.where has no meaning", "xlakit.select"),
+        (lambda x: np.where(A > 0, A, x), "numpy.where has no meaning", "xlakit.select"),
+        (lambda x: np.concatenate([A, x]), "numpy.concatenate has no meaning", "xlakit.concatenate"),
+        (lambda x: np.stack([x, x]), "numpy.stack has no meaning", "None"),
+        (lambda x: np.split(x, 3), "numpy.split has no meaning", "begin:end"),
+        (lambda x: np.array_equal(x, x), "numpy.array_equal has no meaning", "x == y"),
+        (np.sort, "numpy.sort has no meaning", "xlakit.sort"),
+        (np.shape, "numpy.shape has no meaning", "x.shape.dimensions"),
+        (np.linalg.inv, "numpy.linalg.inv has no meaning", "xlakit.lib"),
+        (lambda x: x // 2, "rounds down", "floor"),
+        (lambda x: divmod(2, x), "rounds down", "floor"),
+        (float, "value of an XlaOp is not known", "compile"),
+        (int, "value of an XlaOp is not known", "compile"),
         (lambda x: np.exp(x, dtype=np.float64), "takes no dtype", "convert"),
         (lambda x: np.add(x, A, out=A.copy()), "takes no out", "select"),
         (lambda x: np.remainder(x, A), "sign of the divisor", "x % y"),
@@ -98,3 +114,15 @@ def test_what_has_no_counterpart_says_what_to_write(call, message, hint):
 def test_division_of_integers_by_numpy_is_no_truncation():
     with pytest.raises(xla.ArgumentError, match="gives floats"):
         value(lambda x: np.divide(x, N), W)
+
+
+def test_what_the_hints_name_exists():
+    instead = {**ufuncs._INSTEAD, **ufuncs._INSTEAD_OF_FUNCTION}
+    names = {name for text in instead.values() for name in re.findall(r"xlakit\.(lib\.\w+|\w+)", text)}
+    assert len(names) > 20
+    for name in names:
+        assert callable(operator.attrgetter(name)(xla)) or name in ("F32", "S32"), name
+
+
+def test_the_functions_that_have_hints_are_numpys():
+    assert [name for name in ufuncs._INSTEAD_OF_FUNCTION if not hasattr(np, name)] == []

@@ -143,11 +143,31 @@ class XlaOp:
         # NumPy leaves `array + op` to this, too.
         return _page("shared.ufuncs").apply_ufunc(function, method, inputs, options)
 
+    def __array_function__(self, function: Callable[..., object], *_: object) -> object:
+        return _page("shared.ufuncs").refuse_function(function)
+
     def __bool__(self) -> bool:
         raise ArgumentError(
             "the value of an XlaOp is not known while the program is built",
             hint="use xlakit.conditional, while_ or select",
         )
+
+    def __float__(self) -> float:
+        raise ArgumentError(
+            "the value of an XlaOp is not known while the program is built",
+            hint="convert with xlakit.convert_element_type, or compile the program and call it",
+        )
+
+    def __int__(self) -> int:
+        return int(float(self))
+
+    def __floordiv__(self, _: object) -> XlaOp:
+        raise ArgumentError(
+            "XLA has no division that rounds down",
+            hint="write xlakit.floor(x / y), or x / y of integers, which truncates",
+        )
+
+    __rfloordiv__ = __divmod__ = __rdivmod__ = __floordiv__
 
     def __hash__(self) -> int:
         return id(self)

@@ -1,18 +1,20 @@
 """NumPy's functions of elements on handles: ``np.exp(op)`` builds what ``xlakit.exp(op)`` does.
 
-NumPy's operators call these functions where one side is an array, so that ``array + op`` comes here, too.
+NumPy's operators call these functions where one side is an array, so that ``array + op`` comes here, too. NumPy's
+other functions are refused: without that, some would give an answer about the handle (``np.array_equal`` is False).
 """
 
 from __future__ import annotations
 
 import importlib
 from collections.abc import Callable, Mapping
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 
 import numpy as np
 
 from xlakit.errors import ArgumentError
 from xlakit.ops.handle import XlaOp
+from xlakit.ops.shared.subscript import instead_of
 
 # By page the functions that compute what NumPy's do, by NumPy's name. Those of operators compute what the operators of
 # handles do: division of integers and remainders are truncated, as in C++.
@@ -96,6 +98,38 @@ _INSTEAD: Final = {
     "trunc": "xlakit.select(x < 0, xlakit.ceil(x), xlakit.floor(x))",
     "positive": "x",
 }
+# The same for functions of whole arrays.
+_INSTEAD_OF_FUNCTION: Final = {
+    "allclose": "x == y, or compile the program and compare its results",
+    "append": "xlakit.concatenate([x, y], dimension)",
+    "argmax": "xlakit.lib.arg_max(x, xlakit.S32, axis)",
+    "argmin": "xlakit.lib.arg_min(x, xlakit.S32, axis)",
+    "argsort": "xlakit.sort([x, xlakit.iota(..)], is_less, dimension)",
+    "array_equal": "x == y, or compile the program and compare its results",
+    "broadcast_to": "xlakit.lib.broadcast_to(x, sizes)",
+    "clip": "xlakit.clamp(low, x, high)",
+    "concatenate": "xlakit.concatenate([x, y], dimension)",
+    "copy": "x, which nothing changes",
+    "dot": "xlakit.dot(x, y), or x @ y",
+    "einsum": "xlakit.lib.einsum(x, y, 'ij,jk->ik')",
+    "expand_dims": "x[None], or x.reshape(..)",
+    "flip": "xlakit.rev(x, dimensions)",
+    "full_like": "xlakit.lib.full_like(x, value)",
+    "hstack": "xlakit.concatenate([x, y], dimension)",
+    "max": "xlakit.reduce(x, least, xlakit.max, dimensions=[..])",
+    "min": "xlakit.reduce(x, greatest, xlakit.min, dimensions=[..])",
+    "reshape": "x.reshape(..)",
+    "round": "xlakit.round_nearest_even(x)",
+    "shape": "x.shape.dimensions",
+    "split": "x[begin:end] for each part",
+    "stack": "xlakit.concatenate([x[None], y[None]], 0)",
+    "take": "xlakit.lib.torch_index_select(x, index, dimension), or xlakit.gather",
+    "tensordot": "xlakit.dot_general(x, y, ..)",
+    "transpose": "x.T, or xlakit.transpose(x, permutation)",
+    "vstack": "xlakit.concatenate([x, y], 0)",
+    "where": "xlakit.select(condition, x, y)",
+    "zeros_like": "xlakit.lib.zeros_like(x)",
+}
 
 
 def apply_ufunc(function: np.ufunc, method: str, inputs: tuple[Any, ...], options: dict[str, Any]) -> XlaOp:
@@ -118,6 +152,16 @@ def apply_ufunc(function: np.ufunc, method: str, inputs: tuple[Any, ...], option
             hint="select, convert or name the result afterwards, with xlakit's functions",
         )
     return _function(name, inputs)(*inputs)
+
+
+def refuse_function(function: Callable[..., Any]) -> NoReturn:
+    """Raise ArgumentError for a function of NumPy's on whole arrays, such as ``numpy.where``."""
+    name = function.__name__
+    instead = _INSTEAD_OF_FUNCTION.get(name) or instead_of(name).removeprefix("; write ")
+    raise ArgumentError(
+        f"{function.__module__}.{name} has no meaning for an XlaOp",
+        hint=f"write {instead}" if instead else "xlakit.lib has functions of arrays beside those of xlakit",
+    )
 
 
 def _function(name: str, inputs: tuple[Any, ...]) -> Callable[..., XlaOp]:
