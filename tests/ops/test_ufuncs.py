@@ -116,6 +116,12 @@ def test_division_of_integers_by_numpy_is_no_truncation():
         value(lambda x: np.divide(x, N), W)
 
 
+def test_reshape_is_the_method():
+    np.testing.assert_array_equal(value(lambda x: np.reshape(x, (3, 1)), X), X.reshape(3, 1))
+    with pytest.raises(xla.ArgumentError, match="numpy.reshape has no meaning"):
+        value(lambda x: np.reshape(x, (3, 1), order="F"), X)
+
+
 def test_what_the_hints_name_exists():
     instead = {**ufuncs._INSTEAD, **ufuncs._INSTEAD_OF_FUNCTION}
     names = {name for text in instead.values() for name in re.findall(r"xlakit\.(lib\.\w+|\w+)", text)}

@@ -143,8 +143,10 @@ class XlaOp:
         # NumPy leaves `array + op` to this, too.
         return _page("shared.ufuncs").apply_ufunc(function, method, inputs, options)
 
-    def __array_function__(self, function: Callable[..., object], *_: object) -> object:
-        return _page("shared.ufuncs").refuse_function(function)
+    def __array_function__(
+        self, function: Callable[..., object], _: object, inputs: tuple[object, ...], options: dict[str, object]
+    ) -> XlaOp:
+        return _page("shared.ufuncs").apply_function(function, inputs, options)
 
     def __bool__(self) -> bool:
         raise ArgumentError(

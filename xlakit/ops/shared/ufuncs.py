@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable, Mapping
-from typing import Any, Final, NoReturn
+from typing import Any, Final
 
 import numpy as np
 
@@ -154,9 +154,15 @@ def apply_ufunc(function: np.ufunc, method: str, inputs: tuple[Any, ...], option
     return _function(name, inputs)(*inputs)
 
 
-def refuse_function(function: Callable[..., Any]) -> NoReturn:
-    """Raise ArgumentError for a function of NumPy's on whole arrays, such as ``numpy.where``."""
+def apply_function(function: Callable[..., Any], inputs: tuple[Any, ...], options: dict[str, Any]) -> XlaOp:
+    """What a function of NumPy's on whole arrays gives for a handle: of ``numpy.reshape`` what the method gives.
+
+    Raises ArgumentError for all others, such as ``numpy.where``.
+    """
     name = function.__name__
+    if function is np.reshape and len(inputs) == 2 and not options:
+        x, sizes = inputs
+        return x.reshape(sizes)
     instead = _INSTEAD_OF_FUNCTION.get(name) or instead_of(name).removeprefix("; write ")
     raise ArgumentError(
         f"{function.__module__}.{name} has no meaning for an XlaOp",
