@@ -102,6 +102,7 @@ def test_an_array_that_is_added_to_in_place_becomes_a_handle():
         (lambda x: np.exp(x, dtype=np.float64), "takes no dtype", "convert"),
         (lambda x: np.add(x, A, out=A.copy()), "takes no out", "select"),
         (lambda x: np.remainder(x, A), "sign of the divisor", "x % y"),
+        (lambda x: np.matmul(x, np.ones((3, 3, 3), np.float32)), "batches of matrices", "dot_general"),
         (np.asarray, "elements of an XlaOp are not known", "compile"),
     ],
 )

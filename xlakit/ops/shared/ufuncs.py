@@ -187,6 +187,11 @@ def _function(name: str, inputs: tuple[Any, ...]) -> Callable[..., XlaOp]:
                 "numpy.divide of integers gives floats, XLA's divide truncates",
                 hint="write x / y where that is meant, or convert with xlakit.convert_element_type first",
             )
+        if name == "matmul" and max(map(_rank, inputs)) > 2:
+            raise ArgumentError(
+                "numpy.matmul has batches of matrices, XLA's dot has none",
+                hint="write xlakit.dot_general(x, y, dimension_numbers) with batch dimensions, or x @ y for a dot",
+            )
     if name not in _FUNCTIONS:
         instead = _INSTEAD.get(name)
         raise ArgumentError(
@@ -195,3 +200,9 @@ def _function(name: str, inputs: tuple[Any, ...]) -> Callable[..., XlaOp]:
         )
     page, own = _FUNCTIONS[name]
     return getattr(importlib.import_module(f"xlakit.ops.{page}"), own)
+
+
+def _rank(operand: Any) -> int:
+    if not isinstance(operand, XlaOp):
+        return np.ndim(operand)
+    return operand.shape.rank if operand.shape.is_array else 0
