@@ -7,7 +7,7 @@ import pytest
 
 from xlakit.errors import FormatError, ParseError, UnsupportedError
 from xlakit.formats import stablehlo
-from xlakit.formats.detect import load
+from xlakit.formats.detect import load, may_be_program
 from xlakit.formats.hlo_proto import module_to_json, schema, write_module
 from xlakit.ir.instruction import HloModule
 
@@ -161,3 +161,15 @@ def test_faults_of_hlo_text_keep_their_place():
     with pytest.raises(ParseError) as caught:
         load(b"HloModule m\nENTRY e { x = f32[2] frobnicate() }", "f.hlo")
     assert caught.value.location.line == 2
+
+
+@pytest.mark.parametrize("name", forms())
+def test_programs_of_all_forms_are_worth_reading(name):
+    data = forms()[name]
+    assert may_be_program(data)
+    assert may_be_program(gzip.compress(data)[:200])
+
+
+@pytest.mark.parametrize("data", [b"", b"numpy==2.0\n", b"an entry of a module\n", b"\x1f\x8bno", b"\x00\x01\x02"])
+def test_other_files_are_not(data):
+    assert not may_be_program(data)

@@ -1,6 +1,7 @@
 """Verbs on several programs and on folders, what --json prints of each, and the exit status of all."""
 
 import errno
+import gzip
 import io
 import json
 import os
@@ -283,6 +284,59 @@ def test_what_xla_dumps_beside_modules_is_left_out(tmp_path):
         (tmp_path / name).write_text(GOOD)
     found = [program.name for program in programs_of([str(tmp_path)])]
     assert found == ["module_0001.jit_f/module", after]
+
+
+def test_a_folder_of_all_kinds_of_files_stands_for_its_programs(tmp_path, capsys, monkeypatch):
+    (tmp_path / "modules" / "x").mkdir(parents=True)
+    (tmp_path / "closed").mkdir()
+    (tmp_path / "closed" / "a.hlo").write_text(GOOD)
+    for name, data in {
+        "LICENSE.txt": b"Permission is granted.\nEntry of computations = none.\n",
+        "x/weights.pb": bytes(range(256)),
+        "x/empty.txt": b"",
+        "x/notes.md": GOOD.encode(),
+        "x/mine.txt": b"// mine\n" + GOOD.encode(),
+        "module_0001.before_optimizations.txt": b"HloMod",
+    }.items():
+        (tmp_path / "modules" / name).write_bytes(data)
+    os.mkfifo(tmp_path / "pipe.txt")
+    (tmp_path / "zero.hlo").symlink_to("/dev/zero")
+    (tmp_path / "loop.hlo").symlink_to("loop.hlo")
+    (tmp_path / "modules" / "x" / "up").symlink_to(tmp_path)
+    list_folder = os.scandir
+
+    def scandir(path):  # as for a user other than root
+        if str(path).endswith("closed"):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
+        return list_folder(path)
+
+    monkeypatch.setattr(os, "scandir", scandir)
+    assert [p.name for p in programs_of([str(tmp_path)])] == [
+        "modules/module_0001.before_optimizations",
+        "modules/x/mine",
+    ]
+    modules = tmp_path / "modules"
+    assert capsys.readouterr().err.splitlines() == [
+        f"xlakit: warning: 3 files in {tmp_path} begin as no program does, left out: {modules / 'LICENSE.txt'}, "
+        f"{modules / 'x' / 'empty.txt'}, {modules / 'x' / 'weights.pb'}",
+        f"xlakit: warning: 1 folder in {tmp_path} cannot be read, left out: {tmp_path / 'closed'}",
+    ]
+
+
+@pytest.mark.parametrize("to", ["text", "proto", "json"])
+@pytest.mark.parametrize("end", [".txt", ".pb", ".pbtxt"])
+def test_programs_of_a_folder_are_found_by_how_they_begin(folder, tmp_path, to, end):
+    out = tmp_path / f"out{end}"
+    assert cli.main(["convert", "--to", to, str(folder / "a.hlo"), "-o", str(out)]) == 0
+    programs = {"plain": out.read_bytes(), "packed": gzip.compress(out.read_bytes())}
+    proto = schema.parse("HloModuleProto", HloModule.from_text(GOOD).to_proto())
+    programs["proto"] = text_format.MessageToString(proto).encode()
+    programs["wide"] = GOOD.encode("utf-16")
+    programs["instructions"] = b"x = f32[3] parameter(0)\nROOT r = f32[3] abs(x)\n"
+    (tmp_path / "found").mkdir()
+    for name, data in programs.items():
+        (tmp_path / "found" / f"{name}{end}").write_bytes(data)
+    assert [p.name for p in programs_of([str(tmp_path / "found")])] == sorted(programs)
 
 
 def test_custom_calls_get_a_meaning_from_a_file(tmp_path, capsys, monkeypatch):

@@ -47,6 +47,14 @@ _OTHER_BINARIES = (
     (b"<!doctype", "a page of HTML", "give the program that it shows"),
     (b"PK\x03\x04", "a zip archive, or arrays of NumPy", "unpack it; arrays are given with --input beside the program"),
 )
+# What a program has near its beginning, in text of any format; and the bytes that come first in a proto: of a name, or of
+# a program.
+_SIGNS = re.compile(
+    r"HloModule|^\s*ENTRY\b|=\s*\(?[a-z]\w*\[[\d,<=?]*\]|\bfunc\.func\b|\bstablehlo\.|\bmodule\s*(?:@|\{|attributes\b)"
+    r"|hlo_?[mM]odule|entry_?[cC]omputation|\bcomputations\"?\s*[:{]|## BEGIN_GRAPH|^\s*IR \{",
+    re.MULTILINE,
+)
+_FIRST_BYTES = (b"\x0a", b"\x12")
 _PYTHON = re.compile(r"^(?:import \w|from [\w.]+ import |#!.*python)", re.MULTILINE)
 _JSON = re.compile(r'\s*\{\s*(?:"|\})')
 
@@ -95,6 +103,24 @@ def _exported(data: bytes) -> bytes | None:
         return None
     length = int.from_bytes(data[start - 4 : start], "little")
     return data[start : start + length] if 0 < length <= len(data) - start else None
+
+
+def may_be_program(head: bytes) -> bool:
+    """Whether a file that begins so may be a program: whether to read it, where nobody has named it.
+
+    head: the first bytes of the file, some 64 KiB where it has so many.
+    """
+    if head.startswith(_GZIP_MAGIC):
+        try:
+            head = zlib.decompressobj(wbits=31).decompress(head, 1 << 16)
+        except zlib.error:
+            return False
+    if stablehlo.BYTECODE_MAGIC in head:
+        return True
+    if _CONTROL.search(head) and not head.startswith(UTF_16):
+        return head.startswith(_FIRST_BYTES)
+    encoding = "utf-16" if head.startswith(UTF_16) else "utf-8"
+    return _SIGNS.search(head.decode(encoding, "replace")) is not None
 
 
 def snapshot_of(data: bytes, name: str = "<data>") -> hlo_proto.Snapshot | None:

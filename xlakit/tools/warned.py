@@ -6,7 +6,7 @@ import os
 import warnings
 from typing import Final
 
-from xlakit.tools.commands.shared import print_error_line
+from xlakit.tools.commands.shared import print_warning
 
 # The environment variables that there are, without XLAKIT_ before them.
 VARIABLES: Final = frozenset(
@@ -44,7 +44,6 @@ VARIABLES: Final = frozenset(
         "VERIFY",
     ]
 )
-_shown: set[str] = set()
 
 
 def as_lines() -> None:
@@ -57,15 +56,9 @@ def as_lines() -> None:
 
             # Others may have variables of their own with that beginning.
             if near := get_close_matches(name, VARIABLES, 1, 0.75):
-                _print(f"nothing reads {variable}\n  hint: did you mean XLAKIT_{near[0]}?")
+                print_warning(f"nothing reads {variable}\n  hint: did you mean XLAKIT_{near[0]}?")
 
 
 def _show(message: Warning | str, category: type[Warning], *place: object) -> None:
     """What Python calls for a warning: its text, without the line of xlakit that raised it."""
-    _print(str(message))
-
-
-def _print(text: str) -> None:
-    if text not in _shown:
-        _shown.add(text)
-        print_error_line(f"xlakit: warning: {text}")
+    print_warning(str(message))

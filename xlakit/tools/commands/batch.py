@@ -17,7 +17,6 @@ from typing import Any, Final, TypeAlias
 
 from xlakit.errors import ArgumentError, FormatError, XlakitError
 from xlakit.tools.commands.shared import (
-    MANIFEST,
     content_of,
     counted,
     headline,
@@ -26,11 +25,15 @@ from xlakit.tools.commands.shared import (
     one_line,
     open_stream,
     print_error_line,
+    print_warning,
     selected,
 )
 
 # The files of a folder that are programs by their names. With .gz, too.
 _SUFFIXES: Final = (".hlo", ".txt", ".pb", ".pbtxt", ".hlo.json", ".mlir", ".mlirbc", ".stablehlo")
+# Those that nothing else has: of the others the content decides, but for XLA's dumps, whose damage is to be told.
+_PLAIN_SUFFIXES: Final = (".hlo", ".hlo.json", ".mlir", ".mlirbc", ".stablehlo")
+_HEAD_BYTES: Final = 1 << 16
 # XLA writes these beside modules.
 _BESIDE: Final = (
     *("-buffer-assignment.txt", "-buffer-assignment-values.txt", "-live-range.txt"),
@@ -265,17 +268,45 @@ def is_folder(file: str) -> bool:
 
 def _within(file: str) -> Iterator[tuple[str, str]]:
     """The paths of the programs that a file or folder stands for, with the names for what is written for them."""
-    root = Path(file)
     if file == "-":
         yield file, "stdin"
     elif not is_folder(file):
         yield file, own_name(file)
     else:
-        dumps = {path.parent for path in root.rglob(MANIFEST) if is_dump(path.parent)}
-        loose = {path for path in root.rglob("*") if _is_program(path) and not dumps & set(path.parents)}
-        yield from ((str(path), bare_name(str(path.relative_to(root)))) for path in sorted(dumps | loose))
-        if not dumps and not loose:
+        found = _listed(file)
+        yield from ((str(path), bare_name(str(path.relative_to(file)))) for path in found)
+        if not found:
             yield file, own_name(file)
+
+
+def _listed(folder: str) -> list[Path]:
+    """The programs in a folder and below, by path; a warning says what was left out.
+
+    Links to folders are not followed, so that none is read twice.
+    """
+    found: list[Path] = []
+    others: list[Path] = []
+    closed: list[Path] = []
+    for place, folders, files in os.walk(folder, onerror=lambda error: closed.append(Path(error.filename))):
+        path = Path(place)
+        if is_dump(path):
+            found.append(path)
+            folders.clear()
+            continue
+        # No pipes and devices, which is_file leaves out: reading one may wait for ever.
+        for file in (path / name for name in files if _is_named_as_program(name) and (path / name).is_file()):
+            (found if _is_program(file) else others).append(file)
+    if others:
+        print_warning(
+            f"{counted(len(others), 'file')} in {folder} begin as no program does, left out: {_some(sorted(others))}"
+        )
+    if closed:
+        print_warning(f"{counted(len(closed), 'folder')} in {folder} cannot be read, left out: {_some(sorted(closed))}")
+    return sorted(found)
+
+
+def _some(paths: Sequence[Path]) -> str:
+    return ", ".join(map(str, paths[:3])) + ", .." * (len(paths) > 3)
 
 
 def _parts(path: str, name: str) -> Iterator[tuple[str, str]]:
@@ -298,13 +329,23 @@ def own_name(file: str) -> str:
     return name if which is None else f"{name}-{which}"
 
 
+def _is_named_as_program(name: str) -> bool:
+    name = name.removesuffix(".gz")
+    return name.endswith(_SUFFIXES) and not name.endswith(_BESIDE)
+
+
 def _is_program(path: Path) -> bool:
-    name = path.name
-    return (
-        name.removesuffix(".gz").endswith(_SUFFIXES)
-        and not name.removesuffix(".gz").endswith(_BESIDE)
-        and path.is_file()
-    )
+    """Whether a file of a folder is meant as a program: by its name, or by how it begins."""
+    name = path.name.removesuffix(".gz")
+    if name.endswith(_PLAIN_SUFFIXES) or name.startswith("module_"):
+        return True
+    from xlakit.formats.detect import may_be_program
+
+    try:
+        with path.open("rb") as file:
+            return may_be_program(file.read(_HEAD_BYTES))
+    except OSError:
+        return True  # the verb that reads it reports the fault
 
 
 def bare_name(name: str) -> str:

@@ -25,6 +25,8 @@ MANIFEST: Final = "manifest.json"
 MODULE: Final = "module.hlo"
 
 
+_shown: set[str] = set()
+
 # The names of api.BACKENDS, which is not loaded to print help.
 BACKENDS: Final = ("cpu", "interpreter")
 
@@ -278,6 +280,13 @@ def print_error_line(message: str) -> None:
     """Print a line to standard error; if that is closed, nothing is printed (print would write to standard output)."""
     if sys.stderr is not None:  # pyright: ignore[reportUnnecessaryComparison]
         print(message, file=sys.stderr)
+
+
+def print_warning(text: str) -> None:
+    """Print a warning of the command as a line; the same one once only."""
+    if text not in _shown:
+        _shown.add(text)
+        print_error_line(f"xlakit: warning: {text}")
 
 
 def show_progress(line: str) -> None:
