@@ -298,7 +298,8 @@ def _listed(folder: str) -> list[Path]:
             (found if _is_program(file) else others).append(file)
     if others:
         print_warning(
-            f"{counted(len(others), 'file')} in {folder} begin as no program does, left out: {_some(sorted(others))}"
+            f"{counted(len(others), 'file')} in {folder} left out, as they do not begin like a program: "
+            f"{_some(sorted(others))}"
         )
     if closed:
         print_warning(f"{counted(len(closed), 'folder')} in {folder} cannot be read, left out: {_some(sorted(closed))}")
