@@ -317,8 +317,8 @@ def test_a_folder_of_all_kinds_of_files_stands_for_its_programs(tmp_path, capsys
     ]
     modules = tmp_path / "modules"
     assert capsys.readouterr().err.splitlines() == [
-        f"xlakit: warning: 3 files in {tmp_path} left out, as they do not begin like a program: {modules / 'LICENSE.txt'}, "
-        f"{modules / 'x' / 'empty.txt'}, {modules / 'x' / 'weights.pb'}",
+        f"xlakit: warning: 3 files in {tmp_path} left out, as they do not begin like a program: "
+        f"{modules / 'LICENSE.txt'}, {modules / 'x' / 'empty.txt'}, {modules / 'x' / 'weights.pb'}",
         f"xlakit: warning: 1 folder in {tmp_path} cannot be read, left out: {tmp_path / 'closed'}",
     ]
 

@@ -47,8 +47,8 @@ _OTHER_BINARIES = (
     (b"<!doctype", "a page of HTML", "give the program that it shows"),
     (b"PK\x03\x04", "a zip archive, or arrays of NumPy", "unpack it; arrays are given with --input beside the program"),
 )
-# What a program has near its beginning, in text of any format; and the bytes that come first in a proto: of a name, or of
-# a program.
+# What a program has near its beginning, in text of any format; and the bytes that come first in a proto: of a name, or
+# of a program.
 _SIGNS = re.compile(
     r"HloModule|^\s*ENTRY\b|=\s*\(?[a-z]\w*\[[\d,<=?]*\]|\bfunc\.func\b|\bstablehlo\.|\bmodule\s*(?:@|\{|attributes\b)"
     r"|hlo_?[mM]odule|entry_?[cC]omputation|\bcomputations\"?\s*[:{]|## BEGIN_GRAPH|^\s*IR \{",
