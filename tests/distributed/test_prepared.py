@@ -155,6 +155,24 @@ def test_another_collective_is_an_error_in_both(networks, prepared):
     assert all(prepared.made)
 
 
+@pytest.mark.parametrize("name", ["all-reduce", "all-to-all", "permute"])
+def test_messages_of_another_size_are_refused(networks, prepared, monkeypatch, name):
+    receive = session.NetworkSession.receive_bytes
+    exchange = session.NetworkSession.send_and_receive
+    monkeypatch.setattr(session.NetworkSession, "receive_bytes", lambda *given: receive(*given)[:-8])
+    monkeypatch.setattr(
+        session.NetworkSession,
+        "send_and_receive",
+        lambda *given: {rank: body[:-8] for rank, body in exchange(*given).items()},
+    )
+    programs = _programs(networks, _text(name, 2, "f32", "add", 6))
+    argument = np.ones((6, 3), np.float32)
+    for error in together(*[lambda p=p: p.execute_replicated([[argument]]) for p in programs]):
+        assert isinstance(error, xla.RankError), error
+        assert "bytes where" in str(error)
+    assert all(prepared.made)
+
+
 def test_a_process_that_does_not_come_is_named(networks, prepared, monkeypatch):
     monkeypatch.setenv("XLAKIT_TIMEOUT", "0.5")
     program = next(_programs(networks, _text("reduce-scatter", 2, "f32", "add", 6)))

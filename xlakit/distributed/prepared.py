@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 import numpy as np
 
 from xlakit.distributed.packing import Bytes, pack
-from xlakit.errors import XlakitError
+from xlakit.errors import RankError, XlakitError
 from xlakit.execution.groups import check_pairs
 from xlakit.execution.rendezvous import SMALL_REDUCTION
 from xlakit.execution.session import RendezvousKey
@@ -82,16 +82,25 @@ class _Packed:
         self.bytes = math.prod(dimensions) * dtype.itemsize
         empty = np.broadcast_to(np.zeros((), dtype), dimensions)
         whole: Any = pack([(empty,) if in_tuple else empty])
-        self.begin = _WORD * (2 + len(dimensions) + 2 * in_tuple)
-        self._prefix: Bytes = whole[: self.begin].copy()
+        self._begin = _WORD * (2 + len(dimensions) + 2 * in_tuple)
+        self._prefix: Bytes = whole[: self._begin].copy()
         self._size = len(whole)
 
     def of(self, session: Messages, address: int) -> Bytes:
         """The packed form of what is at an address."""
         body = session.new_body(self._size)
-        body[: self.begin] = self._prefix
-        ctypes.memmove(_address(body) + self.begin, address, self.bytes)
+        body[: self._begin] = self._prefix
+        ctypes.memmove(_address(body) + self._begin, address, self.bytes)
         return body
+
+    def elements(self, body: Bytes) -> int:
+        """The address of the elements in a packed form that arrived; raises RankError for that of other arrays."""
+        if len(body) != self._size:
+            raise RankError(
+                f"another process sent {len(body)} bytes where {self._size} are due",
+                hint="run one version of xlakit in all processes",
+            )
+        return _address(body) + self._begin
 
 
 def _address(array: Bytes) -> int:
@@ -113,10 +122,8 @@ class _Gathering(Exchange):
     def exchange(self, session: Messages, key: RendezvousKey, operand: int, result: int) -> None:
         body = self._packed.of(session, operand)
         arrived = session.send_and_receive(key, "all_gather", dict.fromkeys(self._others, body), self._others)
-        begin = self._packed.begin
-        self._finish(
-            [operand if rank == self._own else _address(arrived[rank]) + begin for rank in self._ranks], result
-        )
+        elements = self._packed.elements
+        self._finish([operand if rank == self._own else elements(arrived[rank]) for rank in self._ranks], result)
 
 
 class _Dealing(Exchange):
@@ -137,8 +144,8 @@ class _Dealing(Exchange):
     def exchange(self, session: Messages, key: RendezvousKey, operand: int, result: int) -> None:
         parcels = {rank: self._packed.of(session, operand + self._offsets[rank]) for rank in self._others}
         arrived = session.send_and_receive(key, "all_to_all", parcels, self._others)
-        begin, own = self._packed.begin, operand + self._offsets[self._own]
-        self._finish([own if rank == self._own else _address(arrived[rank]) + begin for rank in self._ranks], result)
+        elements, own = self._packed.elements, operand + self._offsets[self._own]
+        self._finish([own if rank == self._own else elements(arrived[rank]) for rank in self._ranks], result)
 
 
 class _Permute(Exchange):
@@ -168,7 +175,7 @@ class _Permute(Exchange):
             return
         number, member = self._source
         arrived = session.receive_bytes((key, number), member, self._receiver)
-        ctypes.memmove(result, _address(arrived) + self._packed.begin, self._packed.bytes)
+        ctypes.memmove(result, self._packed.elements(arrived), self._packed.bytes)
 
 
 class _Joined:
