@@ -1,4 +1,4 @@
-"""``python -m fuzz.mutations``: damaged HLO text and protos, which must be refused in an orderly way or be legal.
+"""``python -m fuzz.mutations``: damaged HLO text, protos and bytecode, which must be refused in order, or be legal.
 
 Each mutant is read, verified if it can be read, and printed back; what is printed must read as the same module. The
 outcome must be success or an XlakitError, within a second and without memory growing. Anything else is printed with
@@ -26,8 +26,10 @@ from xlakit.cpu.codegen import generate
 from xlakit.cpu.program import Target
 from xlakit.errors import InternalError, XlakitError
 from xlakit.execution.groups import Grid
+from xlakit.formats.detect import load
 from xlakit.formats.hlo_proto import schema
 from xlakit.formats.hlo_text.faults import check_text as all_faults
+from xlakit.formats.stablehlo import stablehlo_bytecode
 from xlakit.ir.instruction import HloModule
 from xlakit.passes.pipeline import run_pipeline
 from xlakit.tools.lint.linter import lint
@@ -36,9 +38,22 @@ _SECONDS = 1.0
 # For passes and code of a program.
 _SECONDS_OF_CODE = 4.0
 _GROWTH_BYTES = 256 << 20
+# Every so many mutants one is bytecode, which is read in a process of its own.
+_PER_BYTECODE = 2000
+_SECONDS_OF_BYTECODE = 15.0
 # More than any mutant may have, and less than what would make the machine swap.
 _ADDRESS_SPACE_BYTES = 16 << 30
 
+# A program of which there is bytecode, with a function and a loop.
+_LOOP = """HloModule m
+go { t = (s32[], f32[2,2]) parameter(0)  i = s32[] get-tuple-element(t), index=0  n = s32[] constant(3)
+  ROOT p = pred[] compare(i, n), direction=LT }
+body { t = (s32[], f32[2,2]) parameter(0)  i = s32[] get-tuple-element(t), index=0  one = s32[] constant(1)
+  x = f32[2,2] get-tuple-element(t), index=1  j = s32[] add(i, one)
+  y = f32[2,2] dot(x, x), lhs_contracting_dims={1}, rhs_contracting_dims={0}  ROOT r = (s32[], f32[2,2]) tuple(j, y) }
+ENTRY e { x = f32[2,2] parameter(0)  zero = s32[] constant(0)  s = (s32[], f32[2,2]) tuple(zero, x)
+  w = (s32[], f32[2,2]) while(s), condition=go, body=body  ROOT y = f32[2,2] get-tuple-element(w), index=1 }
+"""
 # Programs that are legal, or nearly, and far too large: compiling them must be refused, not tried.
 _TOO_LARGE = (
     "HloModule m\nENTRY e {\n  ROOT i = f32[1152921504606846976] iota(), iota_dimension=0\n}\n",
@@ -85,6 +100,11 @@ def check_proto(data: bytes) -> None:
     module.to_text()  # also what is no legal program can be looked at
     module.verify()
     _check_printed(HloModule.from_proto(module.to_proto()))
+
+
+def check_bytecode(rng: np.random.Generator) -> None:
+    """Read damaged bytecode of StableHLO as that of a file; without jaxlib there is none."""
+    load(mutate_bytes(stablehlo_bytecode(HloModule.from_text(_LOOP)), rng), "mutant")
 
 
 def _check_printed(module: HloModule) -> None:
@@ -170,6 +190,9 @@ def _as_proto(text: str) -> bytes:
 def _one_mutant(tally: Tally, texts: list[str], protos: list[bytes], seed: int, number: int, *, show: bool) -> None:
     rng = np.random.default_rng([seed, number])
     reproduce = f"python -m fuzz.mutations --seed {seed} --number {number}"
+    if number % _PER_BYTECODE == _PER_BYTECODE - 1:
+        attempt(tally, "bytecode", lambda: check_bytecode(rng), reproduce, _SECONDS_OF_BYTECODE)
+        return
     if number % 3 < 2:
         mutant = mutate_text(texts[int(rng.integers(len(texts)))], rng)
         shown = mutant if len(mutant) <= 4000 else f"{mutant[:4000]}... ({len(mutant)} characters)"

@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 import xlakit
-from xlakit.errors import UnsupportedError
+from xlakit.errors import FormatError, Location, UnsupportedError
 from xlakit.formats import stablehlo
+from xlakit.formats.detect import load
 from xlakit.formats.hlo_proto import read_module
 from xlakit.formats.stablehlo.bytecode import ForeignProgram
 from xlakit.formats.stablehlo.modules import read_artifact
@@ -393,3 +394,26 @@ def test_a_damaged_producer_ends_no_process():
     )
     assert child.returncode == 0, child.stderr
     assert "not StableHLO bytecode" in child.stdout
+
+
+@pytest.fixture
+def plain_bytecode():
+    """Bytecode that is no portable artifact."""
+    return stablehlo.stablehlo_bytecode(xlakit.HloModule.from_text(_PLAIN))
+
+
+_PLAIN = "HloModule m\nENTRY e { x = f32[2] parameter(0) ROOT y = f32[2] negate(x) }\n"
+
+
+def test_damaged_names_of_plain_bytecode_end_no_process(plain_bytecode):
+    """MLIR's report of an unknown operation has its name, and jaxlib ends the process where that is not UTF-8."""
+    assert load(plain_bytecode).entry.root.opcode == "negate"
+    at = plain_bytecode.index(b"negate")
+    with pytest.raises(FormatError, match="MLIR ends with SIGABRT") as error:
+        load(plain_bytecode[:at] + b"\xff" + plain_bytecode[at + 1 :], "file")
+    assert error.value.location == Location("file", 1)
+
+
+def test_the_fault_of_plain_bytecode_is_told(plain_bytecode):
+    with pytest.raises(FormatError, match="not StableHLO bytecode"):
+        load(plain_bytecode[:-40], "file")

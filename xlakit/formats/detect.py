@@ -47,10 +47,11 @@ _OTHER_BINARIES = (
     (b"<!doctype", "a page of HTML", "give the program that it shows"),
     (b"PK\x03\x04", "a zip archive, or arrays of NumPy", "unpack it; arrays are given with --input beside the program"),
 )
-# What a program has near its beginning, in text of any format; and the bytes that come first in a proto: of a name, or
-# of a program.
+# What a program has near its beginning, in text of any format; and the bytes that come first in a proto: a name's, or a
+# program's.
 _SIGNS = re.compile(
-    r"HloModule|^\s*ENTRY\b|=\s*\(?[a-z]\w*\[[\d,<=?]*\]|\bfunc\.func\b|\bstablehlo\.|\bmodule\s*(?:@|\{|attributes\b)"
+    r"HloModule|^\s*ENTRY\b|=\s*\(?[a-z]\w*\[[\d,<=?]*\]|\bfunc\.func\b|\bstablehlo\."
+    r"|\bmodule\s*(?:@|\{|attributes\b)"
     r"|hlo_?[mM]odule|entry_?[cC]omputation|\bcomputations\"?\s*[:{]|## BEGIN_GRAPH|^\s*IR \{",
     re.MULTILINE,
 )
@@ -75,11 +76,11 @@ def load(data: bytes, name: str = "<data>") -> HloModule:
             "the file is empty", location=Location(name, 1), hint="give HLO text, an HLO proto, or StableHLO"
         )
     if data.startswith(stablehlo.BYTECODE_MAGIC):
-        return stablehlo.read_stablehlo(data, name=name)
+        return _load_bytecode(data, name)
     text = _as_text(data, name)
     exported = None if text is not None else _exported(data)
     if exported is not None:
-        return stablehlo.read_stablehlo(exported, name=name)
+        return _load_bytecode(exported, name)
     for begins, what, hint in _OTHER_BINARIES if text is None else ():
         if data[:16].lower().startswith(begins.lower()):
             raise FormatError(f"this is {what}, and no program", location=Location(name, 1), hint=hint)
@@ -93,6 +94,12 @@ def load(data: bytes, name: str = "<data>") -> HloModule:
         return hlo_proto.read_module(data) if text is None else _load_text(text, name)
     except XlakitError as error:
         raise error.at(location=Location(name, 1)) from None
+
+
+def _load_bytecode(data: bytes, name: str) -> HloModule:
+    from xlakit.formats.stablehlo.apart import read_bytecode
+
+    return read_bytecode(data, name)
 
 
 def _exported(data: bytes) -> bytes | None:
