@@ -87,6 +87,11 @@ def read_stablehlo(
     )
 
 
+def check_jaxlib() -> None:
+    """Raise UnsupportedError where jaxlib, which has MLIR, is not installed."""
+    _mlir()
+
+
 def _without_jaxlib(program: str | bytes) -> HloModule | None:
     """The module of a portable artifact; None for other formats, and if the program has something unsupported."""
     if not isinstance(program, bytes) or not program.startswith(BYTECODE_MAGIC):

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from xlakit.errors import FormatError, Location, UnsupportedError, XlakitError
-from xlakit.formats.stablehlo import read_stablehlo
+from xlakit.formats.stablehlo import check_jaxlib, read_stablehlo
 from xlakit.formats.stablehlo.modules import try_to_read
 from xlakit.ir.instruction import HloModule
 
@@ -32,6 +32,7 @@ def read_bytecode(program: bytes, name: str) -> HloModule:
     Raises what :func:`read_stablehlo` raises, and FormatError where MLIR does not survive the bytecode.
     """
     if try_to_read(program) is None:
+        check_jaxlib()
         _check(program, name)
     return read_stablehlo(program, name=name)
 
