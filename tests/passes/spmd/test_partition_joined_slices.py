@@ -57,6 +57,12 @@ def test_an_array_that_moves_on_by_a_row(parts, sent):
         "slice={[0:32:2], [0:6]}",
         f"{_X} j = f32[32,6] concatenate(x, x), dimensions={{0}} ROOT r = f32[20,6] slice(j), "
         "slice={[8:28], [0:6]}",
+        # A roll along both dimensions, of a row of something larger: by their form slices of it are known as a roll's.
+        "y = f32[2,16,6] parameter(0), sharding={devices=[1,4,1]<=[4]} s = f32[1,16,6] slice(y), "
+        "slice={[1:2], [0:16], [0:6]} x = f32[16,6] reshape(s) "
+        "a = f32[15,6] slice(x), slice={[1:16], [0:6]} b = f32[1,6] slice(x), slice={[0:1], [0:6]} "
+        "j = f32[16,6] concatenate(a, b), dimensions={0} c = f32[16,5] slice(j), slice={[0:16], [1:6]} "
+        "d = f32[16,1] slice(j), slice={[0:16], [0:1]} ROOT r = f32[16,6] concatenate(c, d), dimensions={1}",
     ],
 )  # fmt: skip
 def test_other_concatenations_stay(body):

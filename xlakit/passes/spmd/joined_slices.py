@@ -56,6 +56,12 @@ def _changed(computation: Computation, context: PassContext) -> Computation:
     def slice_joined(x: Instruction, make: Rewriter) -> Instruction | None:
         return _slice_joined(x, make) if x.operands[0].name in sliced and is_free(x) else None
 
+    given = {i.name for i in computation.instructions}
+
+    def of_made(rule: Rewrite) -> Rewrite:
+        # Slices of the program stay: the partitioner knows rolls and halos by their form.
+        return lambda x, make: rule(x, make) if x.name not in given and is_free(x) else None
+
     def of_other(rule: Rewrite) -> Rewrite:
         return lambda x, make: rule(x, make) if is_free(x) else None
 
@@ -65,10 +71,10 @@ def _changed(computation: Computation, context: PassContext) -> Computation:
         ("reshape-twice", Reshape, of_other(reshape_twice)),
     )
     slices = (
-        ("identity-slice", None, of_other(identity_slice)),
-        ("slice-twice", Slice, of_other(slice_twice)),
-        ("slice-reshape", Reshape, of_other(slice_reshape)),
-        ("slice-broadcast", Broadcast, of_other(slice_broadcast)),
+        ("identity-slice", None, of_made(identity_slice)),
+        ("slice-twice", Slice, of_made(slice_twice)),
+        ("slice-reshape", Reshape, of_made(slice_reshape)),
+        ("slice-broadcast", Broadcast, of_made(slice_broadcast)),
         ("slice-joined", Concatenate, slice_joined),
     )
     return Rewriter(computation, {"slice": slices, "reshape": reshapes}, context).result()
