@@ -177,11 +177,12 @@ class _Server:
     def end(self) -> None:
         """End the process; what it is doing is lost."""
         self._process.terminate()
+        # Python does not see a signal that comes just before it waits for a request. That request is the end then.
+        # What was being sent is of no use any more.
+        with suppress(BrokenPipeError):
+            self._requests.close()
         self._process.wait()
-        for stream in (self._requests, self._reports):
-            # What was being sent is of no use any more.
-            with suppress(BrokenPipeError):
-                stream.close()
+        self._reports.close()
 
 
 def _pipe(stream: IO[bytes] | None) -> IO[bytes]:

@@ -9,9 +9,11 @@ output, both pickled and behind their length in 8 bytes.
                        <----    None, or the error
     module, environment, limits
                        ---->    forks           ---->       observes
-                                waits, kills    <----       pickles what it has observed
-    report             <----
+                                waits, kills    <----       pickles what it has observed, and what it has imported
+    report             <----    imports that, too
 
+Much of xlakit is imported where it is first needed. What one child has imported is imported here, so that the next
+ones, which are made of this process, need not do it again.
 """
 
 from __future__ import annotations
@@ -25,6 +27,7 @@ import sys
 import time
 import traceback
 from contextlib import suppress
+from importlib import import_module
 from pathlib import Path
 from typing import IO, Any
 
@@ -36,6 +39,8 @@ from xlakit.tools.oracles.oracle import Oracle, Report, observed
 _LENGTH = 8
 _POLL_SECONDS = 0.05
 _PIECE = 1 << 16
+# What starts no threads when it is imported, so that a process can be forked afterwards.
+_PACKAGES = ("xlakit.", "numpy.", "google.protobuf.", "llvmlite.")
 
 
 def send(stream: IO[bytes], value: Any) -> None:
@@ -122,9 +127,11 @@ def _observe(oracle: Oracle, data: bytes, environment: dict[str, str], write: in
     try:
         # A group of its own, which ends with everything that it has started.
         os.setsid()
-        result = pickle.dumps(observed(oracle, HloModule.from_proto(data), environment))
+        before = set(sys.modules)
+        result = observed(oracle, HloModule.from_proto(data), environment)
+        imported = [name for name in sys.modules.keys() - before if name.startswith(_PACKAGES)]
         with os.fdopen(write, "wb") as stream:
-            stream.write(result)
+            stream.write(pickle.dumps((result, imported)))
         status = 0
     finally:
         # os._exit, as a normal exit of Python would wait for the program's threads, which may block forever.
@@ -149,7 +156,10 @@ def _waited(child: int, read: int, limits: Limits) -> Report:
     _, status = os.waitpid(child, 0)
     code = os.waitstatus_to_exitcode(status)
     if code == 0:
-        return Report("ended", pickle.loads(b"".join(pieces)))
+        result, imported = pickle.loads(b"".join(pieces))
+        for name in imported:
+            import_module(name)
+        return Report("ended", result)
     names = {s.value: s.name for s in signal.Signals}
     return Report("died", detail=f"of {names.get(-code, f'signal {-code}')}" if code < 0 else f"with status {code}")
 
