@@ -12,8 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from fuzz.programs.composed.collective_bodies import spread_module
-from fuzz.programs.composed.rendezvous import Spread
+from fuzz.programs.devices.collective_bodies import spread_module
+from fuzz.programs.devices.copies import copies_module
+from fuzz.programs.devices.rendezvous import Spread
 from fuzz.support.numbered import TooSlowError, entries, parser, run, time_limit
 from xlakit import compile as compile_program
 from xlakit.ir.instruction import HloModule
@@ -55,12 +56,15 @@ def judge(program: Spread, runs: int = 2) -> tuple[str, int]:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command."""
-    options = parser("fuzz.collectives", __doc__, 500).parse_args(arguments)
+    made = parser("fuzz.collectives", __doc__, 500)
+    made.add_argument("--copies", action="store_true", help="programs whose devices meet in copies of collectives")
+    options = made.parse_args(arguments)
+    generated = copies_module if options.copies else spread_module
     with_python = 0
 
     def fault_of(number: int) -> str:
         nonlocal with_python
-        program = spread_module(options.seed, number)
+        program = generated(options.seed, number)
         if options.number is not None:
             print(program.text)
         try:
@@ -71,7 +75,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         with_python += hosts > 0
         return fault
 
-    programs = entries(options, fault_of)
+    programs = entries(options, fault_of, " --copies" if options.copies else "")
     return run("fuzz.collectives", programs, options.seconds, lambda: f", Python does a part of {with_python}")
 
 

@@ -24,7 +24,7 @@ import numpy as np
 
 from fuzz.forced import draw
 from fuzz.idioms import FAMILIES
-from fuzz.programs.composed.collective_bodies import spread_module
+from fuzz.programs.devices.collective_bodies import spread_module
 from fuzz.programs.composed.fused import fused
 from fuzz.programs.composed.modules import module as generated
 from fuzz.support import numbered

@@ -74,6 +74,7 @@ NETS: tuple[Net, ...] = (
     _net("math-library", "fuzz.math_library", 1, "functions of xlakit.lib against the interpreter and jaxlib's CPU"),
     _net("dynamic", "fuzz.dynamic", 2, "bounded dynamic dimensions against the interpreter"),
     _net("collectives", "fuzz.collectives", 3, "devices that meet against the interpreter"),
+    _net("copies", "fuzz.collectives --copies", 3, "devices that meet in copies of collectives"),
     _net("sharded", "fuzz.sharded", 2, "modules split over partitions against the whole ones"),
     _net("sharded-chains", "fuzz.sharded --chains --count 9000", 2, "chains along split dimensions, to the bit"),
     _net("sharded-products", "fuzz.sharded --products", 1, "products of split arrays, in steps, to the bit"),

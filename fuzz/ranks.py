@@ -11,8 +11,8 @@ import sys
 from collections.abc import Sequence
 
 from fuzz.collectives import difference
-from fuzz.programs.composed.collective_bodies import spread_module
-from fuzz.programs.composed.rendezvous import Spread
+from fuzz.programs.devices.collective_bodies import spread_module
+from fuzz.programs.devices.rendezvous import Spread
 from xlakit import compile as compile_program, distributed
 from xlakit.ir.instruction import HloModule
 

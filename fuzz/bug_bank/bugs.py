@@ -449,6 +449,19 @@ BUGS: tuple[Bug, ...] = (
         ),
     ),
     Bug(
+        "order-of-copies",
+        "08cf1475",
+        "copies",
+        "fusion moves a collective behind another one in one copy of a computation alone",
+        (
+            Edit(
+                "xlakit/passes/fusion/instruction_fusion.py",
+                "self._previous = dict(zip(effects[1:], effects, strict=False))",
+                "self._previous = dict(zip(effects[:0], effects, strict=False))",
+            ),
+        ),
+    ),
+    Bug(
         "copies-apart",
         "08cf1475",
         "collectives",

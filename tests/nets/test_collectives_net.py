@@ -4,8 +4,11 @@ import re
 from collections import Counter
 
 from fuzz import collectives
-from fuzz.programs.composed.collective_bodies import spread_module
-from fuzz.programs.composed.rendezvous import Spread
+from fuzz.programs.devices.collective_bodies import spread_module
+from fuzz.programs.devices.copies import copies_module
+from fuzz.programs.devices.rendezvous import Spread
+from xlakit.ir.instruction import HloModule
+from xlakit.passes.analysis.sites import sites_met_apart
 
 
 def test_loops_of_different_trip_counts_share_a_body_often_enough():
@@ -20,6 +23,13 @@ def test_what_waits_for_a_read_is_read_beside_it():
     waiting = r"(\w+) = (\S+) negate\((\w+)\)\n.*?(\w+) = \2 all-reduce\(.*control-predecessors={\1}\n"
     pattern = re.compile(waiting + r"\s*\w+ = \2 subtract\(\3, \4\)")
     assert sum(bool(pattern.search(spread_module(2, number).text)) for number in range(60)) >= 8
+
+
+def test_devices_meet_in_copies_with_and_without_channels():
+    texts = [copies_module(2, number).text for number in range(12)]
+    apart = [text for text in texts if sites_met_apart(HloModule.from_text(text), by_caller=True)]
+    assert len(apart) >= 8
+    assert 2 <= sum("channel_id=" in text for text in apart) <= len(apart) - 2
 
 
 def test_a_program_that_takes_too_long_is_a_finding(monkeypatch, capsys):

@@ -14,8 +14,8 @@ import pytest
 
 import xlakit as xla
 from fuzz.collectives import judge
-from fuzz.programs.composed.collective_bodies import spread_module
-from fuzz.programs.composed.rendezvous import Spread
+from fuzz.programs.devices.collective_bodies import spread_module
+from fuzz.programs.devices.rendezvous import Spread
 
 ADD = """
 add {

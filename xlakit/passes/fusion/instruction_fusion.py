@@ -6,16 +6,15 @@ are in one cluster; a cheap instruction may join several. Any other instruction 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 
 from xlakit.ir.def_use import users_of
 from xlakit.ir.enums import FusionKind
-from xlakit.ir.instruction import Computation, HloModule, Instruction, depth_first
+from xlakit.ir.instruction import Computation, Instruction, depth_first
 from xlakit.ir.names import unused_name
 from xlakit.ops.data import Parameter
 from xlakit.options import knob
 from xlakit.passes.analysis.cost_model import cost_model
-from xlakit.passes.analysis.sites import sites_met_apart
 from xlakit.passes.core.computation_builder import Fused, with_fusions, with_results
 from xlakit.passes.core.framework import (
     Names,
@@ -36,37 +35,28 @@ _MOST_COPIES = knob("fusion.most_copies", 4, 0, 100)
 class Fuse(ProgramPass):
     """Make one fusion of instructions that one loop nest can compute, in all computations that run as programs.
 
-    Side effects may come in another order, as no data or control dependency forbids, since all devices run them so. But
-    where devices in different branches may meet in copies of a collective, effects keep their order.
+    Side effects keep their order: devices may meet in copies of a collective in other computations
+    (:mod:`xlakit.ops.communication.sites`), and the host may wait for one transfer before it begins another.
     """
 
     name = "fusion"
     left_out_by = "fusion"
 
-    def __init__(self, *, keeps_order: bool = False) -> None:
-        self._keeps_order = keeps_order
-
-    def run(self, module: HloModule, context: PassContext) -> HloModule:
-        """Change every computation that runs as a program."""
-        return super(Fuse, Fuse(keeps_order=bool(sites_met_apart(module)))).run(module, context)
-
     def change(self, computation: Computation, context: PassContext) -> Computation:
         """Fuse in one computation."""
-        effects = [i for i in computation.instructions if i.op.can_have_effect and i.op.has_side_effect]
-        previous = dict(zip(effects[1:], effects, strict=False)) if self._keeps_order else {}
-        return _ClusterFusion(computation, context, previous).run()
+        return _ClusterFusion(computation, context).run()
 
 
 class _ClusterFusion:
-    """Fuses one computation. ``previous`` has the instruction that must stay before another one, for some of them."""
+    """Fuses one computation."""
 
-    def __init__(
-        self, computation: Computation, context: PassContext, previous: Mapping[Instruction, Instruction]
-    ) -> None:
+    def __init__(self, computation: Computation, context: PassContext) -> None:
         self._computation = computation
         self._context = context
         self._names = Names(computation, context)
-        self._previous = previous
+        # The side effect before each other one.
+        effects = [i for i in computation.instructions if i.op.can_have_effect and i.op.has_side_effect]
+        self._previous = dict(zip(effects[1:], effects, strict=False))
         self._live = live_instructions(computation)
         self._order = {instruction: i for i, instruction in enumerate(computation.instructions)}
         self._users = users_of(i for i in computation.instructions if i in self._live)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 
-from fuzz.programs.composed.rendezvous import Author, Scope, Spread, listed, values_for
+from fuzz.programs.devices.rendezvous import Author, Scope, Spread, listed, values_for
 from fuzz.programs.draft import Named, join
 
 

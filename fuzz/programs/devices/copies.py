@@ -1,0 +1,275 @@
+"""Programs whose devices meet in copies of collectives: in other branches, in loops that each runs as often as it likes.
+
+All devices do the same collectives in the same order, which is the program's *script*: blocks of a few collectives, each
+block a few times. But each device may do a block in another place: in a branch of its own, in a loop of its own trip
+count and the rest in another loop, in calls of one computation. The collectives of a block have few operations, shapes
+and channels, so that many of them are one site, at which devices meet in order of arrival. What is computed around them
+differs from copy to copy: a pass may change one of them and leave the others. What a collective is given depends mostly
+on what was there before the last one, so that nothing but their order keeps two of them apart.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from fuzz.programs.devices.collective_bodies import iterate, results, shapes
+from fuzz.programs.devices.rendezvous import Author, Scope, Spread, values_for
+from fuzz.programs.draft import Named, join
+
+_COUNTS = ((2, 1), (2, 1), (3, 1), (4, 1), (1, 2), (1, 2), (1, 4), (2, 2))
+
+
+@dataclass(frozen=True, slots=True)
+class _Site:
+    """A collective of arrays of the program's shape, as a function that emits it on one of them."""
+
+    emit: Callable[[Scope, list[Named]], Named]
+
+
+@dataclass(slots=True)
+class _Block:
+    """Collectives that all devices do so many times. bodies: computations that do them once, by name."""
+
+    sites: list[_Site]
+    times: int
+    bodies: list[str] = field(default_factory=list[str])
+
+
+class _Copies:
+    """Writes one program. carried: the arrays that are handed from block to block; all arrays have one shape."""
+
+    def __init__(self, seed: int, number: int) -> None:
+        self.author = author = Author(seed, number)
+        author.replicas, author.partitions = author.pick(_COUNTS)
+        self.kind = author.pick(("s32", "f32", "f32", "f64", "u8"))
+        self.dims = [author.integer(1, 3) * 12, *([author.integer(1, 3)] if author.chance(0.3) else [])]
+        self.carried = author.integer(2, 3)
+        self.by_partition = author.partitions > 1 and (author.replicas == 1 or author.chance())
+        self.ids = "partitions" if author.replicas == 1 else "any"
+        sites = [self._site() for _ in range(author.pick((1, 1, 2, 3)))]
+        self.blocks = [
+            _Block([author.pick(sites) for _ in range(author.integer(1, 4))], author.pick((1, 1, 2, 3)))
+            for _ in range(author.integer(1, 2))
+        ]
+
+    # -- sites -------------------------------------------------------------------------------------
+
+    def _site(self) -> _Site:
+        author = self.author
+        spans = Scope("", self.ids)
+        kind = author.pick(("all-reduce",) * 4 + ("both", "permute", "permute", "gather", "scatter", "exchange"))
+        if kind == "permute":
+            count = author.partitions if self.by_partition else author.replicas
+            pairs = ",".join(f"{{{a},{b}}}" for a, b in enumerate(author.permutation(count)))
+            attributes = f"source_target_pairs={{{pairs}}}"
+            if self.by_partition:
+                author.channels += 1
+                attributes += f", channel_id={author.channels}"
+            return _Site(lambda scope, given: self._add(scope, f"collective-permute({given[0].name}), {attributes}"))
+        groups = author.groups(spans, spans=kind != "exchange")
+        size = groups.size or 1
+        if kind == "gather":
+            return self._gather(groups.text, size)
+        if kind == "exchange":
+            text = f"dimensions={{0}}, {groups.text}"
+            return _Site(lambda scope, given: self._add(scope, f"all-to-all({given[0].name}), {text}"))
+        text = f"{groups.text}, to_apply={author.reducer(self.kind)}"
+        if kind == "scatter":
+            return self._scatter(text, size)
+        if kind == "both":
+            return self._both(text)
+        return _Site(lambda scope, given: self._reduce(scope, given[0], text))
+
+    def _add(self, scope: Scope, call: str) -> Named:
+        return scope.add(self.kind, self.dims, call)
+
+    def _reduce(self, scope: Scope, given: Named, text: str) -> Named:
+        if self.author.chance(0.85):
+            return self._add(scope, f"all-reduce({given.name}), {text}")
+        started = scope.emit(given.shape, f"all-reduce-start({given.name}), {text}")
+        if self.author.chance():
+            self.compute(scope)
+        return self._add(scope, f"all-reduce-done({started})")
+
+    def _both(self, text: str) -> _Site:
+        def emit(scope: Scope, given: list[Named]) -> Named:
+            first, second = given[0], self.author.pick(scope.values)
+            name = scope.emit(shapes([first, second]), f"all-reduce({first.name}, {second.name}), {text}")
+            results(scope, name, [first, second])
+            return scope.values[-2]
+
+        return _Site(emit)
+
+    def _gather(self, text: str, size: int) -> _Site:
+        whole = [self.dims[0] * size, *self.dims[1:]]
+        begin = self.author.integer(0, whole[0] - self.dims[0])
+        bounds = ", ".join(f"[{b}:{b + n}]" for b, n in zip((begin, 0), self.dims, strict=False))
+
+        def emit(scope: Scope, given: list[Named]) -> Named:
+            made = scope.emit(f"{self.kind}[{join(whole)}]", f"all-gather({given[0].name}), dimensions={{0}}, {text}")
+            return self._add(scope, f"slice({made}), slice={{{bounds}}}")
+
+        return _Site(emit)
+
+    def _scatter(self, text: str, size: int) -> _Site:
+        whole = [self.dims[0] * size, *self.dims[1:]]
+
+        def emit(scope: Scope, given: list[Named]) -> Named:
+            parts = [given[0], *(self.author.pick(scope.values) for _ in range(size - 1))]
+            shape, names = f"{self.kind}[{join(whole)}]", ", ".join(p.name for p in parts)
+            made = scope.emit(shape, f"concatenate({names}), dimensions={{0}}")
+            return self._add(scope, f"reduce-scatter({made}), dimensions={{0}}, {text}")
+
+        return _Site(emit)
+
+    # -- once in a scope ---------------------------------------------------------------------------
+
+    def compute(self, scope: Scope) -> Named:
+        """A new array of one or two that are there."""
+        one, other = self.author.pick(scope.values), self.author.pick(scope.values)
+        call = self.author.pick((f"negate({one.name})", f"add({one.name}, {other.name})"))
+        return self._add(scope, f"subtract({one.name}, {other.name})" if self.author.chance(0.4) else call)
+
+    def once(self, scope: Scope, block: _Block) -> list[Named]:
+        """The collectives of a block in a scope, whose values are arrays; gives the arrays that are carried on.
+
+        Each array is read by what is computed or by what is carried on, and none twice by the latter in the same way:
+        what comes of two collectives that were exchanged differs.
+        """
+        author, before = self.author, len(scope.lines)
+        kept = scope.values[-self.carried :]
+        for site in block.sites:
+            given = self.compute(scope) if author.chance(0.6) else author.pick(scope.values)
+            made = site.emit(scope, [given])
+            if author.chance(0.6):
+                # What was there before is read again, behind the collective.
+                old = author.pick(scope.values)
+                self._add(scope, f"subtract({old.name}, {made.name})")
+        read = "\n".join(scope.lines[before:])
+        unread = [v for v in scope.values if f"({v.name})" not in read and f"{v.name}, " not in read]
+        place = author.integer(0, self.carried - 1)
+        for value in unread:
+            if value not in kept:
+                place = (place + author.integer(0, 1)) % self.carried
+                kept[place] = self._add(scope, f"subtract({value.name}, {kept[place].name})")
+        return kept
+
+    def body(self, block: _Block) -> str:
+        """A computation that does a block once, on a counter and the arrays: a new one, or one that is there."""
+        author = self.author
+        if block.bodies and author.chance():
+            return author.pick(block.bodies)
+        scope = author.scope(self.state(), self.ids)
+        counter = scope.values.pop(0)
+        kept = self.once(scope, block)
+        one = scope.emit("s32[]", "constant(1)")
+        following = scope.emit("s32[]", f"add({counter.name}, {one})")
+        root = scope.emit(shapes(self.state()), f"tuple({following}, {', '.join(v.name for v in kept)})")
+        block.bodies.append(author.close(scope, root))
+        return block.bodies[-1]
+
+    def state(self) -> list[Named]:
+        """What loops and calls take: shapes alone."""
+        return [Named("", "s32", ()), *[Named("", self.kind, tuple(self.dims))] * self.carried]
+
+    # -- so many times -----------------------------------------------------------------------------
+
+    def several(self, scope: Scope, block: _Block, times: int) -> None:
+        """A block so many times in a scope, whose last values are the arrays: one after the other, or in loops."""
+        author = self.author
+        while times > 0:
+            kind = author.pick(("once", "call", "loop", "loop"))
+            count = 1 if kind in ("once", "call") else author.integer(1, times)
+            arrays = scope.values[-self.carried :]
+            if kind == "once":
+                scope.values += self.once(scope, block)
+            else:
+                zero = Named(scope.emit("s32[]", "constant(0)"), "s32", ())
+                state = [zero, *arrays]
+                if kind == "loop":
+                    iterate(author, scope, state, self.body(block), count)
+                else:
+                    given = scope.emit(shapes(state), f"tuple({', '.join(v.name for v in state)})")
+                    results(scope, scope.emit(shapes(state), f"call({given}), to_apply={self.body(block)}"), state)
+                scope.values = [v for v in scope.values if v.kind == self.kind and list(v.dims) == self.dims]
+            times -= count
+
+    def apart(self, scope: Scope, block: _Block) -> None:
+        """A block whose iterations each device divides otherwise between two loops, whose bodies are copies."""
+        author, times = self.author, block.times
+        first = [author.integer(0, times) for _ in range(author.partitions if self.by_partition else author.replicas)]
+        arrays = scope.values[-self.carried :]
+        for counts in (first, [times - n for n in first]):
+            zero = Named(scope.emit("s32[]", "constant(0)"), "s32", ())
+            # The loop ends with 0 iterations left, so that what it counts differs.
+            begin = self._number(scope, [times - n for n in counts])
+            state = [Named(begin, "s32", ()) if counts != [0] * len(counts) else zero, *arrays]
+            if state[0] is zero:
+                continue
+            iterate(author, scope, state, self.body(block), times)
+            scope.values = [v for v in scope.values if v.kind == self.kind and list(v.dims) == self.dims]
+            arrays = scope.values[-self.carried :]
+
+    def _number(self, scope: Scope, numbers: Sequence[int]) -> str:
+        """A scalar that each device has its own value of."""
+        own = scope.emit("u32[]", "partition-id()" if self.by_partition else "replica-id()")
+        table = scope.emit(f"s32[{len(numbers)}]", f"constant({{{join(numbers)}}})")
+        one = scope.emit("s32[1]", f"dynamic-slice({table}, {own}), dynamic_slice_sizes={{1}}")
+        return scope.emit("s32[]", f"reshape({one})")
+
+    def branches(self, scope: Scope, blocks: Sequence[_Block], *, in_turn: bool) -> None:
+        """Blocks in branches, of which each device takes one.
+
+        in_turn: in two conditionals, of which each device does nothing in one.
+        """
+        author = self.author
+        count = author.partitions if self.by_partition else author.replicas
+        taken = [0, 1, *(author.integer(0, 1) for _ in range(count - 2))]
+        for turn in range(2 if in_turn else 1):
+            arrays, called = scope.values[-self.carried :], list[str]()
+            for side in range(2):
+                branch = author.scope(arrays, self.ids)
+                if not in_turn or side == turn:
+                    for block in blocks:
+                        self.several(branch, block, block.times)
+                made = branch.values[-self.carried :]
+                called.append(
+                    author.close(branch, branch.emit(shapes(arrays), f"tuple({', '.join(v.name for v in made)})"))
+                )
+            given = scope.emit(shapes(arrays), f"tuple({', '.join(v.name for v in arrays)})")
+            chosen = self._number(scope, taken)
+            text = f"conditional({chosen}, {given}, {given}), branch_computations={{{', '.join(called)}}}"
+            results(scope, scope.emit(shapes(arrays), text), arrays)
+
+    def module(self) -> Spread:
+        """The program with the arguments of each device."""
+        author, scope = self.author, Scope("v", self.ids)
+        devices = author.replicas * author.partitions
+        for place in range(self.carried):
+            self._add(scope, f"parameter({place})")
+        arguments = tuple(
+            tuple(values_for(author.rng, self.kind, self.dims) for _ in range(self.carried)) for _ in range(devices)
+        )
+        if author.chance(0.6):
+            self.branches(scope, self.blocks, in_turn=author.chance(0.25))
+        else:
+            for block in self.blocks:
+                kind = author.pick(("apart", "branches", "in turn", "all"))
+                if kind == "apart":
+                    self.apart(scope, block)
+                elif kind == "all":
+                    self.several(scope, block, block.times)
+                else:
+                    self.branches(scope, [block], in_turn=kind == "in turn")
+        last = scope.values[-self.carried :]
+        scope.emit(shapes(last), f"tuple({', '.join(v.name for v in last)})")
+        entry = "\n".join(["ENTRY e {", *scope.lines[:-1], "  ROOT " + scope.lines[-1].lstrip(), "}"])
+        head = f"HloModule copies, replica_count={author.replicas}, num_partitions={author.partitions}"
+        text = "\n\n".join([head, *author.computations, entry]) + "\n"
+        return Spread(text, author.replicas, author.partitions, arguments)
+
+
+def copies_module(seed: int, number: int) -> Spread:
+    """The module of a seed and a number, with the arguments of each device."""
+    return _Copies(seed, number).module()
