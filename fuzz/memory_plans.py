@@ -24,9 +24,9 @@ import numpy as np
 
 from fuzz.forced import draw
 from fuzz.idioms import FAMILIES
-from fuzz.programs.devices.collective_bodies import spread_module
 from fuzz.programs.composed.fused import fused
 from fuzz.programs.composed.modules import module as generated
+from fuzz.programs.devices.collective_bodies import spread_module
 from fuzz.support import numbered
 from xlakit.cpu.codegen import generate, make_objects
 from xlakit.cpu.entry.plan_proof import prove_memory_plan

@@ -1,9 +1,9 @@
-"""Programs whose devices meet in copies of collectives: in other branches, in loops that each runs as often as it likes.
+"""Programs whose devices meet in copies of collectives: in branches, and in loops of their own trip counts.
 
-All devices do the same collectives in the same order, which is the program's *script*: blocks of a few collectives, each
-block a few times. But each device may do a block in another place: in a branch of its own, in a loop of its own trip
-count and the rest in another loop, in calls of one computation. The collectives of a block have few operations, shapes
-and channels, so that many of them are one site, at which devices meet in order of arrival. What is computed around them
+All devices do the same collectives in the same order, the program's *script*: blocks of a few collectives, each block a
+few times. But each device may do a block in another place: in a branch of its own, in a loop of its own trip count and
+the rest in another loop, in calls of one computation. The collectives of a block have few operations, shapes and
+channels, so that many of them are one site, at which devices meet in order of arrival. What is computed around them
 differs from copy to copy: a pass may change one of them and leave the others. What a collective is given depends mostly
 on what was there before the last one, so that nothing but their order keeps two of them apart.
 """
