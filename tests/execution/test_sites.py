@@ -150,3 +150,32 @@ def test_collectives_of_different_operations_are_a_deadlock_that_names_both(back
         executable.execute_replicated([[np.float32([d, 1, 2])] for d in range(2)])
     assert "replica 0 waits in all-reduce 'of_left'" in str(caught.value)
     assert "replica 1 waits in all-reduce 'of_right'" in str(caught.value)
+
+
+OF_DYNAMIC_ARRAYS = """
+%(name)s { s = (f32[6], s32[]) parameter(0)
+  all = f32[6] get-tuple-element(s), index=0
+  n = s32[] get-tuple-element(s), index=1
+  x = f32[6] %(opcode)s(all)
+  d = f32[<=6] set-dimension-size(x, n), dimensions={0}
+  t = f32[<=6] all-reduce(d), channel_id=1, replica_groups={{0,1}}, use_global_device_ids=true, to_apply=add
+  zero = f32[] constant(0)
+  ROOT r = f32[] reduce(t, zero), dimensions={0}, to_apply=add }
+"""
+BY_PARTITION = """
+ENTRY e { x = f32[6] parameter(0)
+  n = s32[] parameter(1)
+  s = (f32[6], s32[]) tuple(x, n)
+  id = u32[] partition-id()
+  one = u32[] constant(1)
+  p = pred[] compare(id, one), direction=LT
+  ROOT c = f32[] conditional(p, s, s), true_computation=left, false_computation=right }
+"""
+
+
+@pytest.mark.parametrize("backend", ["interpreter", "cpu"])
+def test_what_compares_the_sizes_of_dynamic_arrays_has_a_site_in_all_copies(backend):
+    branches = [OF_DYNAMIC_ARRAYS % {"name": n, "opcode": o} for n, o in (("left", "abs"), ("right", "negate"))]
+    module = xla.HloModule.from_text("".join([HEAD % {"replicas": 1, "partitions": 2}, *branches, BY_PARTITION]))
+    given = [[np.arange(6, dtype=np.float32) + 10 * d, np.int32(4)] for d in range(2)]
+    assert xla.compile(module, backend=backend).execute_replicated(given) == [-40, -40]

@@ -26,7 +26,8 @@ from xlakit.passes.dynamic.padded_values import (
 COLLECTIVES = PaddedRules()
 _rule = COLLECTIVES.rule
 
-# The first channel of the collectives that compare sizes; no program has so many channels of its own.
+# Added to a collective's channel it is that of the comparison of its sizes, in all copies of it; no program has so many
+# channels of its own.
 _CHANNELS = 1 << 40
 
 
@@ -57,7 +58,7 @@ def _agreed(
     minimum = make.function("least", [Shape(PrimitiveType.S32)] * 2, lambda inner, a, b: inner.apply("minimum", a, b))
     reduction = AllReduce(
         replica_groups=op.replica_groups,
-        channel_id=None if op.channel_id is None else _CHANNELS + make.context.number(),
+        channel_id=None if op.channel_id is None else _CHANNELS + op.channel_id,
         use_global_device_ids=bool(op.global_ids),
         to_apply=minimum,
     )
