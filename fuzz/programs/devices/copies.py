@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from fuzz.programs.devices.collective_bodies import iterate, results, shapes
-from fuzz.programs.devices.rendezvous import Author, Scope, Spread, values_for
+from fuzz.programs.devices.rendezvous import Author, Scope, Spread, listed, values_for
 from fuzz.programs.draft import Named, join
 
 _COUNTS = ((2, 1), (2, 1), (3, 1), (4, 1), (1, 2), (1, 2), (1, 4), (2, 2))
@@ -58,15 +58,17 @@ class _Copies:
     def _site(self) -> _Site:
         author = self.author
         spans = Scope("", self.ids)
-        kind = author.pick(("all-reduce",) * 4 + ("both", "permute", "permute", "gather", "scatter", "exchange"))
+        others = ("both", "permute", "permute", "gather", "scatter", "blocks", "exchange", "dynamic")
+        kind = author.pick((*["all-reduce"] * 4, *others))
         if kind == "permute":
-            count = author.partitions if self.by_partition else author.replicas
-            pairs = ",".join(f"{{{a},{b}}}" for a, b in enumerate(author.permutation(count)))
+            pairs = ",".join(f"{{{a},{b}}}" for a, b in enumerate(author.permutation(self._count())))
             attributes = f"source_target_pairs={{{pairs}}}"
             if self.by_partition:
                 author.channels += 1
                 attributes += f", channel_id={author.channels}"
             return _Site(lambda scope, given: self._add(scope, f"collective-permute({given[0].name}), {attributes}"))
+        if kind == "blocks":
+            return self._blocks()
         groups = author.groups(spans, spans=kind != "exchange")
         size = groups.size or 1
         if kind == "gather":
@@ -79,6 +81,8 @@ class _Copies:
             return self._scatter(text, size)
         if kind == "both":
             return self._both(text)
+        if kind == "dynamic":
+            return self._dynamic(text)
         return _Site(lambda scope, given: self._reduce(scope, given[0], text))
 
     def _add(self, scope: Scope, call: str) -> Named:
@@ -113,13 +117,55 @@ class _Copies:
         return _Site(emit)
 
     def _scatter(self, text: str, size: int) -> _Site:
-        whole = [self.dims[0] * size, *self.dims[1:]]
+        def emit(scope: Scope, given: list[Named]) -> Named:
+            return self._add(scope, f"reduce-scatter({self._wide(scope, given, size)}), dimensions={{0}}, {text}")
+
+        return _Site(emit)
+
+    def _wide(self, scope: Scope, given: list[Named], size: int) -> str:
+        """So many arrays, one after the other."""
+        parts = [given[0], *(self.author.pick(scope.values) for _ in range(size - 1))]
+        shape, names = f"{self.kind}[{join([self.dims[0] * size, *self.dims[1:]])}]", ", ".join(p.name for p in parts)
+        return scope.emit(shape, f"concatenate({names}), dimensions={{0}}")
+
+    def _blocks(self) -> _Site:
+        """A sum over all replicas or partitions, of which each device takes a block: its own, or in some copies not."""
+        author, size = self.author, self._count()
+        rows, channel = [list(range(size))], ""
+        if self.by_partition:
+            author.channels += 1
+            rows = [[r * size + p for p in range(size)] for r in range(author.replicas)]
+            channel = f", channel_id={author.channels}, use_global_device_ids=true"
+        text = f"replica_groups={listed(rows)}{channel}, to_apply={author.reducer(self.kind)}"
 
         def emit(scope: Scope, given: list[Named]) -> Named:
-            parts = [given[0], *(self.author.pick(scope.values) for _ in range(size - 1))]
-            shape, names = f"{self.kind}[{join(whole)}]", ", ".join(p.name for p in parts)
-            made = scope.emit(shape, f"concatenate({names}), dimensions={{0}}")
-            return self._add(scope, f"reduce-scatter({made}), dimensions={{0}}, {text}")
+            wide = self._wide(scope, given, size)
+            shape = f"{self.kind}[{join([self.dims[0] * size, *self.dims[1:]])}]"
+            total = scope.emit(shape, f"all-reduce({wide}), {text}")
+            order = list(range(size)) if author.chance(0.6) else author.permutation(size)
+            start = self._number(scope, [n * self.dims[0] for n in order])
+            starts = ", ".join([start, *[scope.emit("s32[]", "constant(0)")] * (len(self.dims) - 1)])
+            return self._add(scope, f"dynamic-slice({total}, {starts}), dynamic_slice_sizes={{{join(self.dims)}}}")
+
+        return _Site(emit)
+
+    def _dynamic(self, text: str) -> _Site:
+        """Of an array of dynamic size, whose greatest element is added: sizes are compared by other collectives."""
+        scalar, most = f"{self.kind}[]", f"most{len(self.author.computations)}"
+        x, y = (f"  {name} = {scalar} parameter({number})\n" for number, name in enumerate("xy"))
+        self.author.computations.append(f"{most} {{\n{x}{y}  ROOT z = {scalar} maximum(x, y)\n}}")
+        shape = f"{self.kind}[{join([f'<={self.dims[0]}', *self.dims[1:]])}]"
+        size = self.author.integer(1, self.dims[0])
+
+        def emit(scope: Scope, given: list[Named]) -> Named:
+            count = scope.emit("s32[]", f"constant({size})")
+            cut = scope.emit(shape, f"set-dimension-size({given[0].name}, {count}), dimensions={{0}}")
+            met = scope.emit(shape, f"all-reduce({cut}), {text}")
+            dims = join(range(len(self.dims)))
+            zero = scope.emit(scalar, "constant(0)")
+            greatest = scope.emit(scalar, f"reduce({met}, {zero}), dimensions={{{dims}}}, to_apply={most}")
+            whole = self._add(scope, f"broadcast({greatest}), dimensions={{}}")
+            return self._add(scope, f"add({given[0].name}, {whole.name})")
 
         return _Site(emit)
 
@@ -198,7 +244,7 @@ class _Copies:
     def apart(self, scope: Scope, block: _Block) -> None:
         """A block whose iterations each device divides otherwise between two loops, whose bodies are copies."""
         author, times = self.author, block.times
-        first = [author.integer(0, times) for _ in range(author.partitions if self.by_partition else author.replicas)]
+        first = [author.integer(0, times) for _ in range(self._count())]
         arrays = scope.values[-self.carried :]
         for counts in (first, [times - n for n in first]):
             zero = Named(scope.emit("s32[]", "constant(0)"), "s32", ())
@@ -210,6 +256,9 @@ class _Copies:
             iterate(author, scope, state, self.body(block), times)
             scope.values = [v for v in scope.values if v.kind == self.kind and list(v.dims) == self.dims]
             arrays = scope.values[-self.carried :]
+
+    def _count(self) -> int:
+        return self.author.partitions if self.by_partition else self.author.replicas
 
     def _number(self, scope: Scope, numbers: Sequence[int]) -> str:
         """A scalar that each device has its own value of."""
@@ -224,8 +273,7 @@ class _Copies:
         in_turn: in two conditionals, of which each device does nothing in one.
         """
         author = self.author
-        count = author.partitions if self.by_partition else author.replicas
-        taken = [0, 1, *(author.integer(0, 1) for _ in range(count - 2))]
+        taken = [0, 1, *(author.integer(0, 1) for _ in range(self._count() - 2))]
         for turn in range(2 if in_turn else 1):
             arrays, called = scope.values[-self.carried :], list[str]()
             for side in range(2):
