@@ -15,14 +15,12 @@ from collections.abc import Mapping, Sequence
 from copy import copy
 from typing import Any, Final
 
-import numpy as np
-
-from xlakit.data.primitive import PrimitiveType
 from xlakit.data.shape import Shape
 from xlakit.errors import ArgumentError, HandlerError, UnsupportedError
 from xlakit.execution.calls.c_calls import Memory, address_of, memory_of
 from xlakit.execution.calls.ffi import structures
 from xlakit.execution.calls.ffi.attributes import Attribute, parse_attributes
+from xlakit.execution.calls.ffi.frames import Structure, call_frame
 from xlakit.execution.calls.ffi.handshake import ask_version
 from xlakit.execution.calls.ffi.interface import (
     States,
@@ -33,7 +31,7 @@ from xlakit.execution.calls.ffi.interface import (
     table_address,
     take_error,
 )
-from xlakit.execution.calls.ffi.structures import AttributeKind, Stage
+from xlakit.execution.calls.ffi.structures import Stage
 from xlakit.ir.enums import CustomCallApiVersion
 from xlakit.ir.instruction import Instruction
 from xlakit.ir.operation import Evaluation, Value
@@ -81,7 +79,8 @@ class FfiTarget:
         return self._addresses[Stage.EXECUTE] if len(self._addresses) == 1 else None
 
     def _check_version(self, address: int) -> None:
-        version, error = ask_version(address, new_frame(Stage.EXECUTE))
+        frame = _Frame((), (), {})
+        version, error = ask_version(address, frame.fields)
         if is_error(error):
             raise failure(self.name, error)
         if version == (0, 0):
@@ -123,15 +122,15 @@ class FfiTarget:
         instruction = context.instruction
         self.check(instruction)
         inputs, output = memory_of(instruction, operands, context.shape)
-        call = _Call(parse_attributes(instruction.annotations.backend_config))
-        states = self._states_of(instruction, call)
-        call.give(inputs, output)
+        attributes = parse_attributes(instruction.annotations.backend_config)
+        states = self._states_of(instruction, attributes)
+        frame = _Frame(inputs, [output], attributes)
         ffi_context = structures.Context(context.replica_id * context.num_partitions + context.partition_id, states)
         for stage in (Stage.PREPARE, Stage.INITIALIZE, Stage.EXECUTE):
-            self._run(stage, call, ffi_context)
+            self._run(stage, frame, ffi_context)
         return output.read()
 
-    def _states_of(self, instruction: Instruction, call: _Call) -> int:
+    def _states_of(self, instruction: Instruction, attributes: Mapping[str, Attribute]) -> int:
         """The number of the states of a call's handlers; 0 if they have none.
 
         At the first call of an instruction the states are made, by the stage ``instantiate``.
@@ -143,22 +142,22 @@ class FfiTarget:
             if held is None:
                 held = _Held(*new_states())
                 weakref.finalize(held, drop_states, held.number)
-                self._run(Stage.INSTANTIATE, call, structures.Context(0, held.number))
+                self._run(Stage.INSTANTIATE, _Frame((), (), attributes), structures.Context(0, held.number))
                 self._states[instruction] = held
         # The states of these stages belong to one run, which makes them anew.
         for stage in (Stage.PREPARE, Stage.INITIALIZE):
             held.states.drop(stage)
         return held.number
 
-    def _run(self, stage: Stage, call: _Call, context: structures.Context) -> None:
+    def _run(self, stage: Stage, frame: _Frame, context: structures.Context) -> None:
         function = self._functions.get(stage)
         if function is None:
             return
-        frame = call.frame
-        frame.stage, frame.ctx, frame.future = stage, ctypes.addressof(context), None
-        self._raise(function(ctypes.byref(frame)))
-        if frame.future:
-            self._raise(await_future(frame.future))
+        fields = frame.fields
+        fields.stage, fields.ctx, fields.future = stage, ctypes.addressof(context), None
+        self._raise(function(ctypes.byref(fields)))
+        if fields.future:
+            self._raise(await_future(fields.future))
 
 
 def failure(name: str, error: int) -> HandlerError:
@@ -175,91 +174,37 @@ class _Held:
         self.states = states
 
 
-def new_frame(stage: Stage) -> structures.CallFrame:
-    """A call frame without operands, results and attributes."""
-    frame = structures.CallFrame()
-    frame.struct_size, frame.api, frame.stage = structures.CALL_FRAME_BYTES, table_address(), stage
-    for part in (frame.args, frame.rets, frame.attrs):
-        part.struct_size = ctypes.sizeof(part)
-    return frame
+class _Frame:
+    """A call frame in memory, which it keeps with all memory that the frame points to."""
 
-
-class _Call:
-    """A call frame, with references to all memory that it points to."""
-
-    def __init__(self, attributes: Mapping[str, Attribute]) -> None:
+    def __init__(
+        self, operands: Sequence[Memory], results: Sequence[Memory], attributes: Mapping[str, Attribute]
+    ) -> None:
         self._held: list[Any] = []
-        self.frame = new_frame(Stage.INSTANTIATE)
-        self._fill(self.frame.attrs, attributes)
+        frame = call_frame(_arrays(operands), _arrays(results), attributes, api=table_address())
+        self.fields: Any = self._written(frame)
 
-    def give(self, operands: Sequence[Memory], result: Memory) -> None:
-        """Put buffers of operands and results into the frame."""
-        for part, roots in ((self.frame.args, operands), (self.frame.rets, [result])):
-            buffers = [self._buffer(memory) for root in roots for memory in root.leaves()]
-            part.size = len(buffers)
-            part.types = self._keep((ctypes.c_int32 * max(1, len(buffers)))(*[structures.BUFFER] * len(buffers)))
-            part.buffers = self._pointers(buffers)
+    def _written(self, structure: Structure) -> ctypes.Structure:
+        written = structure.kind()
+        value: Any
+        for name, value in structure.fields.items():
+            is_inside = isinstance(getattr(written, name), ctypes.Structure)
+            setattr(written, name, self._written(value) if is_inside else self._value(value))
+        return written
 
-    def _keep(self, memory: Any) -> int:
+    def _value(self, value: Any) -> int | None:
+        """A number, or the address of what it points to."""
+        if isinstance(value, Structure):
+            memory: Any = self._written(value)
+        elif isinstance(value, bytes):
+            memory = ctypes.create_string_buffer(value, max(1, len(value)))
+        elif isinstance(value, list):
+            memory = (ctypes.c_void_p * max(1, len(value)))(*map(self._value, value))
+        else:
+            return value
         self._held.append(memory)
         return ctypes.addressof(memory)
 
-    def _pointers(self, addresses: Sequence[int]) -> int:
-        return self._keep((ctypes.c_void_p * max(1, len(addresses)))(*addresses))
 
-    def _buffer(self, memory: Memory) -> int:
-        dimensions = memory.shape.dimensions if memory.shape.is_array else ()
-        dims = self._keep((ctypes.c_int64 * max(1, len(dimensions)))(*dimensions))
-        size, kind = ctypes.sizeof(structures.Buffer), data_type_number(memory.shape)
-        return self._keep(structures.Buffer(size, None, kind, memory.pointer, len(dimensions), dims))
-
-    def _fill(self, target: structures.Attributes, attributes: Mapping[str, Attribute]) -> None:
-        kinds: list[AttributeKind] = []
-        names: list[int] = []
-        values: list[int] = []
-        for name, value in attributes.items():
-            names.append(self._span(name))
-            kind, place = self._attribute(value)
-            kinds.append(kind)
-            values.append(place)
-        target.struct_size, target.size = ctypes.sizeof(structures.Attributes), len(names)
-        target.types = self._keep((ctypes.c_int32 * max(1, len(kinds)))(*kinds))
-        target.names, target.attrs = self._pointers(names), self._pointers(values)
-
-    def _attribute(self, value: Attribute) -> tuple[AttributeKind, int]:
-        kind = kind_of(value)
-        if isinstance(value, str):
-            return kind, self._span(value)
-        if isinstance(value, Mapping):
-            attributes = structures.Attributes()
-            self._fill(attributes, value)
-            return kind, self._keep(attributes)
-        data = np.array(value)
-        self._held.append(data)
-        number = structures.DATA_TYPES[PrimitiveType.from_dtype(data.dtype)]
-        if kind is AttributeKind.SCALAR:
-            return kind, self._keep(structures.Scalar(number, data.ctypes.data))
-        return kind, self._keep(structures.Array(number, data.size, data.ctypes.data))
-
-    def _span(self, text: str) -> int:
-        data = ctypes.create_string_buffer(text.encode("utf-8", "surrogateescape"))
-        return self._keep(structures.ByteSpan(self._keep(data), len(data) - 1))
-
-
-def kind_of(value: Attribute) -> AttributeKind:
-    """The form in which an attribute is given."""
-    if isinstance(value, str):
-        return AttributeKind.STRING
-    if isinstance(value, Mapping):
-        return AttributeKind.DICTIONARY
-    return AttributeKind.ARRAY if value.ndim else AttributeKind.SCALAR
-
-
-def data_type_number(shape: Shape) -> int:
-    """The interface's number of a shape's element type. Raises UnsupportedError."""
-    number = structures.DATA_TYPES.get(shape.element_type)
-    if number is None:
-        raise UnsupportedError(
-            f"XLA's typed FFI has no number for {shape.element_type.hlo_name}", hint="convert it before the call"
-        )
-    return number
+def _arrays(values: Sequence[Memory]) -> list[tuple[Shape, int | None]]:
+    return [(leaf.shape, leaf.pointer) for value in values for leaf in value.leaves()]
