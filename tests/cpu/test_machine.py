@@ -105,8 +105,9 @@ def test_all_is_measured_and_kept(tmp_path, monkeypatch):
         found = measuring.measure()
         assert found.wake_nanoseconds > 0
         assert all(number > 0 for number in found.measured.values())
-        # All that has a place in the table is measured.
-        assert found.measured.keys() == machine._RATES["x86"].keys()
+        # All that has a place in the table is measured, if there are instructions for it.
+        absent = set() if measuring._has_pairs() else {"bf16_products_per_nanosecond"}
+        assert found.measured.keys() == machine._RATES["x86"].keys() - absent
         assert found.vector_bytes == target.host().vector_bytes
         assert found.extensions
         monkeypatch.setattr(machine, "_known", {})

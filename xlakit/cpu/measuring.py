@@ -20,7 +20,7 @@ from typing import Any, Final
 import numpy as np
 
 from xlakit import machine, options, target
-from xlakit.cpu.llvm import F32, F64, I64, PTR, VOID, Effort, Function, Module, Type, Value, engine, vector
+from xlakit.cpu.llvm import BF16, F32, F64, I64, PTR, VOID, Effort, Function, Module, Type, Value, engine, vector
 from xlakit.cpu.llvm.library import Library
 from xlakit.ir.operation import Array
 from xlakit.machine import Machine
@@ -68,7 +68,10 @@ def measure() -> Machine:
         return described()
     code = _code()
     measured = {"cycle_nanoseconds": _cycle(code)}
-    measured |= {f"fused_per_nanosecond_{name}": _peak(code, name, type) for name, type in (("f32", F32), ("f64", F64))}
+    for name, type in (("f32", F32), ("f64", F64)):
+        measured[f"fused_per_nanosecond_{name}"] = _peak(code, f"fused_{name}", type)
+    if _has_pairs():
+        measured["bf16_products_per_nanosecond"] = 2 * _peak(code, "pairs_bf16", F32)
     measured |= _bandwidths(code)
     measured["page_fault_nanoseconds"] = _page_fault()
     measured = {name: _rounded(number) for name, number in measured.items()}
@@ -93,11 +96,14 @@ class _Code:
     def __init__(self) -> None:
         module = Module("measuring")
         for name, type in (("f32", F32), ("f64", F64)):
-            _write_fused(module.function(f"fused_{name}", VOID, [PTR, I64], external=True), type)
+            _write_fused(module.function(f"fused_{name}", VOID, [PTR, I64], external=True), type, _fused)
         _write_read(module.function("read", VOID, [PTR, I64, PTR, I64], external=True))
         _write_copy(module.function("copy", VOID, [PTR, I64, PTR], external=True))
         _write_chain(module.function("chain", VOID, [PTR, I64], external=True))
         names = ["fused_f32", "fused_f64", "read", "copy", "chain"]
+        if _has_pairs():
+            names.append("pairs_bf16")
+            _write_fused(module.function("pairs_bf16", VOID, [PTR, I64], external=True), F32, _pairs)
         self._library = Library("measuring", engine.compiled(module.text(), Effort.ALL), names, {})
 
     def function(self, name: str) -> Callable[..., None]:
@@ -106,14 +112,29 @@ class _Code:
         return ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, *more)(self._library.address(name))
 
 
-def _write_fused(fn: Function, type: Type) -> None:
-    """Fused multiply-adds on registers alone: x becomes x * y + z, ``rounds`` times."""
+def _has_pairs() -> bool:
+    """Whether the processor has an instruction for pairs of products of BF16, in registers of 64 bytes."""
+    return target.has_feature("avx512bf16") and target.vector_bytes() == 64
+
+
+def _fused(fn: Function, x: Value, y: Value, z: Value) -> Value:
+    return fn.intrinsic("llvm.fmuladd", x.type, x, y, z)
+
+
+def _pairs(fn: Function, x: Value, y: Value, z: Value) -> Value:
+    name, pairs = "llvm.x86.avx512bf16.dpbf16ps.512", vector(BF16, 2 * x.type.lanes)
+    fn.module.declare(name, x.type, [x.type, pairs, pairs])
+    return fn.call(name, x.type, x, y.bits_as(pairs), z.bits_as(pairs))
+
+
+def _write_fused(fn: Function, type: Type, fused: Callable[[Function, Value, Value, Value], Value]) -> None:
+    """Multiply-adds on registers alone: x becomes that of x, y and z, ``rounds`` times."""
     numbers, rounds = fn.parameters
     wide = vector(type, target.vector_bytes() // type.bytes)
     sums = [fn.load(wide, fn.at(numbers, wide, n)) for n in range(_SUMS)]
     y, z = (fn.load(wide, fn.at(numbers, wide, _SUMS + n)) for n in (0, 1))
     with fn.loop(0, rounds, carried=sums) as loop:
-        loop.next(*(fn.intrinsic("llvm.fmuladd", wide, x, y, z) for x in loop.carried))
+        loop.next(*(fused(fn, x, y, z) for x in loop.carried))
     for n, x in enumerate(loop.results):
         fn.store(x, fn.at(numbers, wide, n))
 
@@ -174,11 +195,11 @@ def _cycle(code: _Code) -> float:
 
 
 def _peak(code: _Code, name: str, type: Type) -> float:
-    """Fused multiply-adds per nanosecond, on one thread."""
+    """Multiply-adds per nanosecond, one for each element of a result, on one thread."""
     lanes = target.vector_bytes() // type.bytes
     # Zeros stay zeros: no operation becomes slow because of subnormal or infinite numbers.
     numbers = np.zeros((_SUMS + 2) * lanes, np.float32 if type is F32 else np.float64)
-    run = code.function(f"fused_{name}")
+    run = code.function(name)
     return _SUMS * lanes * _ROUNDS / _best(lambda: run(numbers.ctypes.data, _ROUNDS))
 
 

@@ -2,18 +2,27 @@
 
 from __future__ import annotations
 
+import json
+
 import ml_dtypes
 import numpy as np
 import pytest
 
 import xlakit as xla
-from xlakit import target
+from xlakit import machine, target
 from xlakit.cpu.kernels.gemm.engine import choose_engine, has_pairs_of_bf16
-from xlakit.options import compiling
+from xlakit.options import DEFAULT, compiling
 from xlakit.target import Processor
 
 P = xla.PrimitiveType
 BF16 = ml_dtypes.bfloat16
+
+
+@pytest.fixture(autouse=True)
+def pairs():
+    """Products take the instruction where the processor has it, even if it is slow there."""
+    with compiling(knobs={"gemm.pairs_of_bf16": 1}):
+        yield
 
 
 def product(rows: int, depth: int, columns: int, kind: str, *, turned: bool = False) -> xla.HloModule:
@@ -101,6 +110,19 @@ def test_special_numbers(flushes):
     with compiling(flush_subnormals=flushes):
         found = xla.compile(module, backend="cpu", cache=False)(a, b)
     np.testing.assert_array_equal(found, xla.compile(module, backend="interpreter")(a, b))
+
+
+def test_pairs_are_chosen_where_they_are_faster(tmp_path, monkeypatch):
+    own = Processor("any", ("+avx512f", "+avx2", "+avx512bf16"))
+    monkeypatch.setattr(target, "host", lambda: own)
+    path = tmp_path / "machine.json"
+    monkeypatch.setenv(machine.VARIABLE, str(path))
+    with compiling(DEFAULT):
+        for rate, name in [(99, "float"), (101, "bf16")]:
+            rates = {"fused_per_nanosecond_f32": 100, "bf16_products_per_nanosecond": rate}
+            path.write_text(json.dumps({"measured": rates}))
+            machine._of_file.cache_clear()
+            assert choose_engine(P.BF16, P.BF16, P.F32).name == name
 
 
 def test_where_pairs_are_chosen(monkeypatch):

@@ -6,7 +6,8 @@ Processors with AVX512-BF16 add two products of BF16 at a time to a sum of F32, 
 except that subnormal operands, products and sums are zero. That is no rounding error, because a nearly zero operand may
 be multiplied by a huge one. So tiles first check whether their operands can give subnormal numbers
 (``bf16_range.py``), and if so use fused operations, on the same packed operands and with the same bits. With the option
-``flush_subnormals`` they do not check.
+``flush_subnormals`` they do not check. On some processors the instruction takes longer than the fused operations of F32
+that it replaces; BF16 becomes F32 there as it is packed.
 
 Products of integers of up to 16 bits are added in pairs, which LLVM compiles to VNNI's vpdpwssd if it exists; their
 sums are exact. Products of 8-bit integers are added in fours if there is VNNI's vpdpbusd, which multiplies unsigned by
@@ -22,17 +23,25 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import cache
 
-from xlakit import options
+from xlakit import machine, options
 from xlakit.cpu.llvm import F32, F64, I8, I16, I32, I64, Function, Type, Value, integer, vector
 from xlakit.cpu.math.narrow import from_f32, from_f64, to_f32
 from xlakit.cpu.scalars.memory import is_narrow, memory_type, register_type, wrap
 from xlakit.data.primitive import PrimitiveType
 from xlakit.dataclass import dataclass
+from xlakit.options import knob
 from xlakit.target import Processor, has_feature, processor, vector_bytes
 
 _TYPES = {type.name: type for type in (F32, F64, I8, I16, I32, I64)}
 # The rows of an AMX tile register, and its columns of 32 bits.
 AMX_ROWS = 16
+# 1 if products of BF16 take the instruction for pairs of them, where there is one; 0 if they are products of F32.
+_PAIRS_OF_BF16 = knob("gemm.pairs_of_bf16", lambda: int(_are_pairs_fast(machine.current())), 0, 1, tries=(0, 1))
+
+
+def _are_pairs_fast(described: machine.Machine) -> bool:
+    rate = described.rate
+    return rate("bf16_products_per_nanosecond") >= rate("fused_per_nanosecond_f32")
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,9 +134,9 @@ def choose_engine(lhs: PrimitiveType, rhs: PrimitiveType, result: PrimitiveType,
 
 
 def has_pairs_of_bf16(lhs: PrimitiveType, rhs: PrimitiveType, result: PrimitiveType) -> bool:
-    """Whether there is an instruction for pairs of products of BF16."""
+    """Whether products of these types take the instruction for pairs of BF16."""
     only = lhs is rhs is PrimitiveType.BF16 and result in (PrimitiveType.BF16, PrimitiveType.F32)
-    return only and has_feature("avx512bf16") and vector_bytes() == 64
+    return only and has_feature("avx512bf16") and vector_bytes() == 64 and bool(_PAIRS_OF_BF16.value)
 
 
 def has_amx(made_for: Processor, feature: str) -> bool:
