@@ -63,9 +63,18 @@ def test_vectors(kind):
     inner = Dot(lhs_contracting_dims=(0,), rhs_contracting_dims=(0,))
     check(inner, (1000,), (1000,), kinds, kernel="matrix_vector")
     check(NN, (37, 100), (100,), kinds, kernel="matrix_vector")
+    check(NN, (6, 47), (47,), kinds, kernel="matrix_vector")
     check(NT, (1, 100), (37, 100), kinds, kernel="matrix_vector")
     check(inner, (100,), (100, 37), kinds, kernel="gemm")
     check(NN, (3, 130), (130, 1001), kinds, kernel="few_rows")
+
+
+def test_rows_that_fill_no_whole_vectors_are_not_summed_one_by_one():
+    left, right, result = (xla.make_shape(P.F32, sizes) for sizes in ((8, 92), (92,), (8,)))
+    module = Module("dot")
+    emit_dot(module, plan_dot(NN, left, right, result))
+    assert "llvm.fmuladd.v" in module.text()
+    assert "llvm.fmuladd.f32" not in module.text()
 
 
 @pytest.mark.parametrize("kinds", [(P.C64,) * 3, (P.C128,) * 3, (P.F32, P.C64, P.C64), (P.C64, P.F32, P.C64)], ids=str)

@@ -106,6 +106,9 @@ class _Emitter:
         # The lanes of a part are consecutive steps along a row. Several such steps are unrolled, each with other sums.
         self.parts = _parts(self.vectors)
         self.lanes = engine.lanes // self.parts
+        if self.vectors == 1 < self.depth:
+            # Adding up lanes that a short row leaves empty would take longer than its sums.
+            self.lanes = min(self.lanes, _power_of_two(self.depth))
         self.at_once = min(rows_at_once(engine, self.vectors), self.rows)
         self.repeat = max(1, _SUMS // self.at_once)
         self.steps = max(self.parts, self.repeat)
@@ -228,29 +231,40 @@ class _Emitter:
         fn, engine = self.fn, self.engine
         starts = [self.matrix.across(row + r) for r in range(count)]
 
-        def add(sums: Sequence[Value], k: Value, lanes: int, steps: int) -> list[Value]:
+        def add(sums: Sequence[Value], k: Value, lanes: int, steps: int, width: int = 0) -> list[Value]:
             new_sums = list(sums)
             type = vector(engine.packed, lanes * self.parts)
             for step in range(steps):
                 position = k + step * lanes
-                factor = fn.load(type, self._address(position), align=engine.packed.bytes)
+                factor = _widened(fn, fn.load(type, self._address(position), align=engine.packed.bytes), width)
                 for r, start in enumerate(starts):
                     slot = step % self.repeat * count + r
-                    new_sums[slot] = _sum_of_product(fn, self._spread(start + position, lanes), factor, new_sums[slot])
+                    elements = _widened(fn, self._spread(start + position, lanes), width)
+                    new_sums[slot] = _sum_of_product(fn, elements, factor, new_sums[slot])
             return new_sums
 
         totals = [fn.constant(vector(engine.acc, self.parts), 0)] * count
-        if self.whole:
-            zero = [fn.constant(acc_vector(engine), 0)] * (count * self.repeat)
-            with fn.loop(0, self.whole, self.lanes * self.steps, carried=zero, hints=AS_WRITTEN) as loop:
-                loop.next(*add(loop.carried, loop.index, self.lanes, self.steps))
-            sums = loop.results
+        # The sums with one vector end with registers of which a part is used, those with several one step at a time.
+        done = self.depth if self.vectors == 1 < self.depth else self.whole
+        if done:
+            zero = fn.constant(vector(engine.acc, self.lanes * self.parts), 0)
+            sums: Sequence[Value] = [zero] * (count * self.repeat)
+            if self.whole:
+                with fn.loop(0, self.whole, self.lanes * self.steps, carried=sums, hints=AS_WRITTEN) as loop:
+                    loop.next(*add(loop.carried, loop.index, self.lanes, self.steps))
+                sums = loop.results
+            position = self.whole
+            while position < done:
+                lanes = min(self.lanes, _power_of_two(done - position))
+                steps = min(self.repeat, (done - position) // lanes)
+                sums = add(sums, fn.i64(position), lanes, steps, self.lanes)
+                position += lanes * steps
             while len(sums) > count:
                 half = len(sums) // 2
                 sums = [a + b for a, b in zip(sums[:half], sums[half:], strict=True)]
             totals = _across(fn, sums, self.parts)
-        if self.depth > self.whole:
-            with fn.loop(self.whole, self.depth, carried=totals, hints=AS_WRITTEN) as loop:
+        if self.depth > done:
+            with fn.loop(done, self.depth, carried=totals, hints=AS_WRITTEN) as loop:
                 loop.next(*add(loop.carried, loop.index, 1, 1))
             totals = list(loop.results)
         return totals
@@ -263,6 +277,21 @@ class _Emitter:
         if lanes == 1:
             return self.fn.splat(elements, self.parts)
         return self.fn.shuffle(elements, elements, [*range(lanes)] * self.parts)
+
+
+def _power_of_two(most: int) -> int:
+    """The largest power of two that is not above ``most``."""
+    return 1 << (most.bit_length() - 1)
+
+
+def _widened(fn: Function, value: Value, lanes: int) -> Value:
+    """A vector or a number with zeros behind it, up to ``lanes`` lanes; what has as many is as it was."""
+    if value.type.lanes >= lanes:
+        return value
+    if value.type.lanes == 1:
+        return fn.with_lane(fn.constant(vector(value.type.element, lanes), 0), 0, value)
+    zeros = fn.constant(value.type, 0)
+    return fn.shuffle(value, zeros, [min(lane, value.type.lanes) for lane in range(lanes)])
 
 
 def _sum_of_product(fn: Function, a: Value, b: Value, c: Value) -> Value:
