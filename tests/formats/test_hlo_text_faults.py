@@ -107,6 +107,8 @@ def test_what_has_no_fault_is_a_module():
     ("old", "new", "places"),
     [
         ("HloModule good", "HloModule good, is_scheduled=maybe", ["1:30"]),
+        # Faults of the module are where it begins, below what is written about it.
+        ("HloModule good", "// A loop.\n\n HloModule good, entry_computation_layout={()->f32[]}", ["3:2"]),
         ("step {", "step (", ["4:5"]),
         ("body=step", "body=main", ["14:54"]),
         ("-> f32[] {", "-> f32[2] {", ["10:27"]),

@@ -88,13 +88,13 @@ def generate_module(module: HloModule, execution: ExecutionOptions = DEFAULT) ->
 
     processor()
     target = _target(module, execution)
-    interpret(module, execution, with_elided=True)
+    interpret(module, execution, with_elided=True, with_large=True)
     chosen = _tuning_of(_tuning_key(module, target))
     with options.compiling(_shown_options()), _as_tuned(chosen):
         optimized = _optimized(module, target)
 
         def lowered() -> Code:
-            interpret(module, execution, verified=True)
+            interpret(module, execution, verified=True, with_large=True)
             with internal_errors(f"compiling {module.name}", verified=True):
                 return generate(optimized, target)
 

@@ -51,12 +51,18 @@ _MAX_DEVICES = 4096
 
 
 def compile_module(
-    module: HloModule, execution: ExecutionOptions = DEFAULT, *, verified: bool = False, with_elided: bool = False
+    module: HloModule,
+    execution: ExecutionOptions = DEFAULT,
+    *,
+    verified: bool = False,
+    with_elided: bool = False,
+    with_large: bool = False,
 ) -> InterpreterExecutable:
     """An executable of a module on the interpreter.
 
     verified: whether the module is known to be well formed. with_elided: whether constants may be elided; a call that
-    comes to one raises LiteralError.
+    comes to one raises LiteralError. with_large: whether values may be larger than memory, in a program that is looked at
+    and not run.
 
     Raises VerificationError or ShapeError for a malformed program, UnsupportedError for an unknown custom call, and
     ResourceError where a value needs more memory than the environment variable ``XLAKIT_MEMORY_LIMIT`` allows (in
@@ -72,17 +78,17 @@ def compile_module(
             hint="give fewer replicas or partitions",
         )
     calls = CustomCalls(execution.custom_calls)
-    _check_instructions(module, calls, with_elided=with_elided)
+    _check_instructions(module, calls, with_elided=with_elided, with_large=with_large)
     made = InterpreterExecutable(module, Program(module, grid, calls), execution.seed, execution.execution_context)
     return made.made_by(compile_module, module, execution)
 
 
-def _check_instructions(module: HloModule, calls: CustomCalls, *, with_elided: bool) -> None:
+def _check_instructions(module: HloModule, calls: CustomCalls, *, with_elided: bool, with_large: bool) -> None:
     limit = memory_limit()
     for instruction in module.instructions:
         try:
             needed = _bytes_of(instruction.shape)
-            if needed > limit:
+            if needed > limit and not with_large:
                 raise ResourceError(
                     f"needs {needed:,} bytes, the limit is {limit:,}",
                     hint="the environment variable XLAKIT_MEMORY_LIMIT sets the limit, in bytes",

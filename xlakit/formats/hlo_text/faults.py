@@ -49,6 +49,7 @@ class Checked:
 def check_text(text: str, name: str = "<text>") -> Checked:
     """The module in HLO text, where there is one, and every fault of it with line, column and caret."""
     lexer = Lexer(text, name)
+    start = lexer.start
     if lexer.text not in ("HloModule", "ENTRY") and lexer.peek() not in ("{", "("):
         return _check_list(text, name)
     reader = _Reader(lexer)
@@ -61,7 +62,7 @@ def check_text(text: str, name: str = "<text>") -> Checked:
         return Checked(None, sorted(reader.faults, key=_offset))
     is_read = not reader.faults
     semantic_findings = findings(module) if is_read else linker.plain(shape_findings(module))
-    faults = [*reader.faults, *(_with_position(f, linker, lexer) for f in semantic_findings)]
+    faults = [*reader.faults, *(_with_position(f, linker, lexer, start) for f in semantic_findings)]
     return Checked(module if not faults else None, sorted(faults, key=_offset), linker.offsets)
 
 
@@ -90,10 +91,11 @@ class _SemanticFault(ParseError):
         return "\n".join([super().__str__(), *self._notes])
 
 
-def _with_position(finding: Finding, linker: _Linker, lexer: Lexer) -> ParseError:
-    offset = 0
+def _with_position(finding: Finding, linker: _Linker, lexer: Lexer, start: int) -> ParseError:
+    """A finding where its instruction or computation begins; of the module, where the module does."""
+    offset = start
     if finding.instruction is not None:
-        offset = linker.offsets.get(finding.instruction, 0)
+        offset = linker.offsets.get(finding.instruction, start)
     elif finding.computation is not None:
         offset = linker.bodies[finding.computation.name].offset
     return _SemanticFault(finding.error, lexer.source, offset, lexer.name)
