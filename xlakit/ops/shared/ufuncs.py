@@ -138,13 +138,16 @@ def apply_ufunc(function: np.ufunc, method: str, inputs: tuple[Any, ...], option
     Raises ArgumentError for functions and options that have no counterpart, and what the function raises.
     """
     name = function.__name__
-    # ``array += op`` asks for the array as the output, and takes what is given instead.
-    if len(inputs) == 2 and [*options] == ["out"] and options["out"][0] is inputs[0]:
-        options = {}
     if method != "__call__":
         raise ArgumentError(
             f"numpy.{name}.{method} has no meaning for an XlaOp",
             hint="write xlakit.reduce(x, initial, computation, dimensions=[..])" if method == "reduce" else "",
+        )
+    if "out" in options:
+        # ``array += op`` is this call, too: NumPy does not tell them apart.
+        raise ArgumentError(
+            f"numpy.{name} cannot write an XlaOp into an array: its elements are not known while the program is built",
+            hint="take the result: array = array + op instead of array += op, and no out=",
         )
     if options:
         raise ArgumentError(
