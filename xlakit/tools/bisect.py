@@ -16,6 +16,7 @@ from dataclasses import dataclass, fields
 
 from xlakit.api import compile
 from xlakit.arguments import converting
+from xlakit.child_process import Limits
 from xlakit.cpu.compiler import prepared
 from xlakit.errors import ArgumentError, ExecutionError
 from xlakit.ir.instruction import HloModule
@@ -24,7 +25,6 @@ from xlakit.passes.core.framework import PassContext
 from xlakit.passes.pipeline import run_pipeline
 from xlakit.tools.compare import LeafComparison, Tolerance, compare
 from xlakit.tools.diff.changed import changed_texts
-from xlakit.tools.jaxlib_child import Limits
 from xlakit.tools.oracles.arguments import Arguments
 from xlakit.tools.oracles.oracle import Failure, Oracle, Report, Verdict, named_shapes, results_of
 from xlakit.tools.oracles.pool import OraclePool

@@ -13,13 +13,14 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from xlakit.api import compile
+from xlakit.child_process import Limits
 from xlakit.data.primitive import PrimitiveType
 from xlakit.formats.npz import write_arrays
 from xlakit.ir.instruction import HloModule
 from xlakit.tools.compare import LeafComparison, compare, format_table
 from xlakit.tools.dumps import given_values
 from xlakit.tools.inputs import flatten, made_up
-from xlakit.tools.jaxlib_child import Limits, run_on_jaxlib
+from xlakit.tools.jaxlib_child import run_on_jaxlib
 from xlakit.tools.numerics.statistics import statistics_of
 from xlakit.tools.replicas import as_replicas
 from xlakit.tools.shards import Devices, on_devices, run_each

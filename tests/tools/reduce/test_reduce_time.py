@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 import xlakit as xla
+from xlakit.child_process import Limits
 from xlakit.tools.cli import main
-from xlakit.tools.jaxlib_child import Limits
 from xlakit.tools.oracles.oracle import ExternalTest, OutOfTime
 from xlakit.tools.oracles.pool import OraclePool
 

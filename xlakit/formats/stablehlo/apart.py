@@ -5,22 +5,15 @@ On damaged bytecode MLIR does not always fail: it may write outside of its memor
 
 from __future__ import annotations
 
-import json
-import os
-import signal
-import subprocess
-import sys
-from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
+from xlakit.child_process import Child, Limits, Unanswered, serve
 from xlakit.errors import FormatError, Location, UnsupportedError, XlakitError
 from xlakit.formats.stablehlo import check_jaxlib, read_stablehlo
 from xlakit.formats.stablehlo.modules import try_to_read
 from xlakit.ir.instruction import HloModule
 
 _SECONDS: Final = 60.0
-_SERVE: Final = "from xlakit.formats.stablehlo.apart import serve; serve()"
-_PACKAGES: Final = str(Path(__file__).resolve().parents[3])
 _HINT: Final = "copy it again, or write it with stablehlo.serialize_portable_artifact"
 
 
@@ -37,39 +30,31 @@ def read_bytecode(program: bytes, name: str) -> HloModule:
     return read_stablehlo(program, name=name)
 
 
-def serve() -> None:
-    """What the process does: reads the bytecode from standard input, and writes the fault as JSON, or null."""
-    fault: dict[str, Any] | None = None
+def _fault_of(request: tuple[bytes, str]) -> XlakitError | None:
+    """What the process does: it reads the bytecode, and gives the fault that is found."""
+    program, name = request
     try:
-        read_stablehlo(sys.stdin.buffer.read(), name="-")
+        read_stablehlo(program, name=name)
     except XlakitError as error:
-        line = 1 if error.location is None or error.location.file != "-" else error.location.line
-        is_unsupported = isinstance(error, UnsupportedError)
-        fault = {"rule": error.rule, "hint": error.hint, "line": line, "is_unsupported": is_unsupported}
-    print(json.dumps(fault))
+        line = 1 if error.location is None or error.location.file != name else error.location.line
+        kind = UnsupportedError if isinstance(error, UnsupportedError) else FormatError
+        return kind(error.rule, hint=error.hint, location=Location(name, line))
+    return None
 
 
 def _check(program: bytes, name: str) -> None:
-    location = Location(name, 1)
-    search_path = os.pathsep.join(filter(None, [_PACKAGES, os.environ.get("PYTHONPATH")]))
+    child = Child(__name__)
     try:
-        done = subprocess.run(
-            [sys.executable, "-c", _SERVE],
-            input=program,
-            capture_output=True,
-            timeout=_SECONDS,
-            check=False,
-            env={**os.environ, "PYTHONPATH": search_path},
-        )
-    except subprocess.TimeoutExpired:
-        raise FormatError(
-            f"damaged bytecode: MLIR does not read it in {_SECONDS:.0f} s", location=location, hint=_HINT
-        ) from None
-    if done.returncode:
-        status = f"status {done.returncode}"
-        how = signal.Signals(-done.returncode).name if done.returncode < 0 else status
-        raise FormatError(f"damaged bytecode: MLIR ends with {how} on it", location=location, hint=_HINT)
-    fault = json.loads(done.stdout.splitlines()[-1])
+        fault = child.ask((program, name), Limits(_SECONDS))
+    except Unanswered as error:
+        how = {"timed out": f"does not read it in {_SECONDS:.0f} s", "out of memory": "takes all memory for it"}
+        problem = how.get(error.why) or f"{child.ending()} on it"
+        raise FormatError(f"damaged bytecode: MLIR {problem}", location=Location(name, 1), hint=_HINT) from None
+    finally:
+        child.end()
     if fault is not None:
-        kind = UnsupportedError if fault["is_unsupported"] else FormatError
-        raise kind(fault["rule"], location=Location(name, fault["line"]), hint=fault["hint"])
+        raise fault
+
+
+if __name__ == "__main__":
+    serve(_fault_of)

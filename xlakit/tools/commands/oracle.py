@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Final
 from xlakit.tools.commands.shared import add_load, at_least, seconds, seed, size
 
 if TYPE_CHECKING:
+    from xlakit.child_process import Limits
     from xlakit.ir.instruction import HloModule
-    from xlakit.tools.jaxlib_child import Limits
     from xlakit.tools.oracles.oracle import Oracle
 
 # The limits of a run, unless others are given.
@@ -93,7 +93,7 @@ def oracle_of(options: argparse.Namespace, module: HloModule) -> Oracle:
 
 def limits_of(options: argparse.Namespace) -> Limits:
     """The limits of a run."""
-    from xlakit.tools.jaxlib_child import Limits
+    from xlakit.child_process import Limits
 
     return Limits(options.timeout, options.memory)
 

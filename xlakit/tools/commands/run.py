@@ -188,8 +188,8 @@ def _executed(
     module: HloModule, source: ArgumentSource, program: Program, options: argparse.Namespace
 ) -> tuple[int, dict[str, Any]]:
     """Run a program and write its results, and the outcome of ``--compare``; gives exit status and JSON."""
+    from xlakit.child_process import Limits
     from xlakit.data.text_table import duration
-    from xlakit.tools.jaxlib_child import Limits
     from xlakit.tools.run import ComparedWith, format_run, run
 
     output = None if options.output is None else str(program.output(options.output, ".npz"))
@@ -269,7 +269,7 @@ def _numbers(module: HloModule, source: ArgumentSource, options: argparse.Namesp
 
 
 def _divergence(module: HloModule, source: ArgumentSource, options: argparse.Namespace) -> tuple[int, dict[str, Any]]:
-    from xlakit.tools.jaxlib_child import Limits
+    from xlakit.child_process import Limits
     from xlakit.tools.numerics import reports
 
     other: str | HloModule = options.against

@@ -7,11 +7,12 @@ from typing import Any, NamedTuple
 
 from xlakit.api import compile
 from xlakit.arguments import converting
+from xlakit.child_process import Limits
 from xlakit.errors import ArgumentError
 from xlakit.ir.instruction import HloModule
 from xlakit.options import compiling
 from xlakit.tools.dumps import given_values
-from xlakit.tools.jaxlib_child import Jaxlib, Limits
+from xlakit.tools.jaxlib_child import Jaxlib
 from xlakit.tools.numerics.divergence import Divergence, Progress, first_divergence
 from xlakit.tools.numerics.shadow import ShadowReport, shadow_replicated
 from xlakit.tools.numerics.sides import Ready, Side

@@ -3,25 +3,21 @@
 from __future__ import annotations
 
 import math
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import suppress
 from dataclasses import replace
 from types import TracebackType
-from typing import IO, Self
+from typing import Any, Self
 
+from xlakit.child_process import Child, Limits, Unanswered
 from xlakit.errors import InternalError
 from xlakit.ir.instruction import HloModule
 from xlakit.passes.analysis.loops import has_endless_loop
-from xlakit.tools.jaxlib_child import Limits, child_environment
 from xlakit.tools.oracles.arguments import Arguments
 from xlakit.tools.oracles.captured import Capture, Captured
 from xlakit.tools.oracles.oracle import Oracle, OutOfTime, Report, Verdict
-from xlakit.tools.oracles.server import receive, send
 
 # The time limit of a candidate: so many times the time of the original module, or of a smaller one, plus a second. Many
 # candidates have endless loops.
@@ -143,18 +139,10 @@ class _Server:
     """A process that runs :mod:`xlakit.tools.oracles.server`."""
 
     def __init__(self, oracle: Oracle, files: list[str]) -> None:
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "xlakit.tools.oracles.server"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            # NumPy's BLAS starts its threads when it is loaded, and forked children do not have them.
-            env={**child_environment(), "OPENBLAS_NUM_THREADS": "1"},
-        )
-        self._requests, self._reports = _pipe(self._process.stdin), _pipe(self._process.stdout)
+        # NumPy's BLAS starts its threads when it is loaded, and forked children do not have them.
+        self._child = Child("xlakit.tools.oracles.server", environment={"OPENBLAS_NUM_THREADS": "1"})
         self._oracle = oracle
-        send(self._requests, (oracle, files))
-        error = receive(self._reports)
+        error = self._asked((oracle, files))
         if error is not None:
             self.end()
             raise error
@@ -162,30 +150,20 @@ class _Server:
     @property
     def is_alive(self) -> bool:
         """Whether the process still runs."""
-        return self._process.poll() is None
+        return self._child.is_alive
 
     def report(self, module: bytes, environment: dict[str, str], limits: Limits, oracle: Oracle) -> Report:
         """What the process reports of a serialized module."""
         replaced = None if oracle is self._oracle else oracle
         self._oracle = oracle
+        return self._asked((module, environment, limits, replaced))
+
+    def _asked(self, request: Any) -> Any:
         try:
-            send(self._requests, (module, environment, limits, replaced))
-            return receive(self._reports)
-        except (EOFError, BrokenPipeError):
+            return self._child.ask(request)
+        except Unanswered:
             raise InternalError("the process that observes modules has ended by itself") from None
 
     def end(self) -> None:
         """End the process; what it is doing is lost."""
-        self._process.terminate()
-        # Python does not see a signal that comes just before it waits for a request. That request is the end then.
-        # What was being sent is of no use any more.
-        with suppress(BrokenPipeError):
-            self._requests.close()
-        self._process.wait()
-        self._reports.close()
-
-
-def _pipe(stream: IO[bytes] | None) -> IO[bytes]:
-    if stream is None:
-        raise InternalError("a server process was started without pipes")
-    return stream
+        self._child.end()

@@ -1,8 +1,7 @@
 """A process that observes modules for another one, each in a child of its own.
 
 It loads what observing needs once, and forks for each module, so that a module costs no start of Python, and one that
-ends or blocks its process harms nothing else. It reads requests from standard input and writes reports to standard
-output, both pickled and behind their length in 8 bytes.
+ends or blocks its process harms nothing else.
 
     caller                      server                      child
     oracle, files      ---->    loads them
@@ -19,64 +18,44 @@ ones, which are made of this process, need not do it again.
 from __future__ import annotations
 
 import os
-import pickle
 import runpy
-import select
 import signal
 import sys
-import time
 import traceback
 from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
+from xlakit.child_process import Limits, Unanswered, answer_of, ending_of, send, serve
 from xlakit.errors import ArgumentError, Location, XlakitError
 from xlakit.ir.instruction import HloModule
-from xlakit.tools.jaxlib_child import Limits, memory_of
 from xlakit.tools.oracles.oracle import Oracle, Report, observed
 
-_LENGTH = 8
-_POLL_SECONDS = 0.05
-_PIECE = 1 << 16
 # What starts no threads when it is imported, so that a process can be forked afterwards.
 _PACKAGES = ("xlakit.", "numpy.", "google.protobuf.", "llvmlite.")
 
 
-def send(stream: IO[bytes], value: Any) -> None:
-    """Write a value. Raises BrokenPipeError where the other side has ended."""
-    data = pickle.dumps(value)
-    stream.write(len(data).to_bytes(_LENGTH, "little") + data)
-    stream.flush()
+class _Observer:
+    """Answers the requests of a pool: the first one is the oracle with its files, the others are modules."""
 
+    def __init__(self) -> None:
+        self._oracle: Oracle | None = None
 
-def receive(stream: IO[bytes]) -> Any:
-    """Read a value. Raises EOFError where the other side has ended."""
-    length = stream.read(_LENGTH)
-    data = stream.read(int.from_bytes(length, "little"))
-    if len(length) < _LENGTH or len(data) < int.from_bytes(length, "little"):
-        raise EOFError
-    return pickle.loads(data)
-
-
-def _serve(requests: IO[bytes], reports: IO[bytes]) -> None:
-    oracle, files = receive(requests)
-    try:
-        for file in files:
-            load_file(file)
-        oracle.prepare()
-    except XlakitError as error:
-        send(reports, error)
-        return
-    send(reports, None)
-    while True:
-        try:
-            data, environment, limits, replaced = receive(requests)
-        except EOFError:
-            return
-        if replaced is not None:
-            oracle = replaced
-        send(reports, _report(oracle, data, environment, limits))
+    def answer(self, request: Any) -> Report | XlakitError | None:
+        """What became of the observation of a module; of the first request None, or its error."""
+        if self._oracle is None:
+            self._oracle, files = request
+            try:
+                for file in files:
+                    load_file(file)
+                request[0].prepare()
+            except XlakitError as error:
+                return error
+            return None
+        data, environment, limits, replaced = request
+        self._oracle = oracle = replaced or self._oracle
+        return _report(oracle, data, environment, limits)
 
 
 def load_file(file: str) -> None:
@@ -115,7 +94,16 @@ def _report(oracle: Oracle, data: bytes, environment: dict[str, str], limits: Li
         _observe(oracle, data, environment, write)
     os.close(write)
     try:
-        return _waited(child, read, limits)
+        result, imported = answer_of(read, child, limits)
+        for name in imported:
+            import_module(name)
+        return Report("ended", result)
+    except Unanswered as error:
+        if error.why == "timed out":
+            return Report("timed out", detail=f"after {limits.seconds:.3g} s")
+        if error.why == "out of memory":
+            return Report("out of memory", detail=f"of {limits.memory >> 20} MiB")
+        return Report("died", detail=ending_of(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])))
     finally:
         os.close(read)
         _end(child)
@@ -131,37 +119,11 @@ def _observe(oracle: Oracle, data: bytes, environment: dict[str, str], write: in
         result = observed(oracle, HloModule.from_proto(data), environment)
         imported = [name for name in sys.modules.keys() - before if name.startswith(_PACKAGES)]
         with os.fdopen(write, "wb") as stream:
-            stream.write(pickle.dumps((result, imported)))
+            send(stream, (result, imported))
         status = 0
     finally:
         # os._exit, as a normal exit of Python would wait for the program's threads, which may block forever.
         os._exit(status)
-
-
-def _waited(child: int, read: int, limits: Limits) -> Report:
-    deadline = time.monotonic() + limits.seconds
-    pieces: list[bytes] = []
-    while True:
-        left = deadline - time.monotonic()
-        if left <= 0:
-            return Report("timed out", detail=f"after {limits.seconds:.3g} s")
-        if not select.select([read], [], [], min(left, _POLL_SECONDS))[0]:
-            if memory_of(child) > limits.memory:
-                return Report("out of memory", detail=f"of {limits.memory >> 20} MiB")
-            continue
-        piece = os.read(read, _PIECE)
-        if not piece:
-            break
-        pieces.append(piece)
-    _, status = os.waitpid(child, 0)
-    code = os.waitstatus_to_exitcode(status)
-    if code == 0:
-        result, imported = pickle.loads(b"".join(pieces))
-        for name in imported:
-            import_module(name)
-        return Report("ended", result)
-    names = {s.value: s.name for s in signal.Signals}
-    return Report("died", detail=f"of {names.get(-code, f'signal {-code}')}" if code < 0 else f"with status {code}")
 
 
 def _end(child: int) -> None:
@@ -174,20 +136,7 @@ def _end(child: int) -> None:
         os.waitpid(child, 0)
 
 
-def _main() -> None:
-    # What is loaded or run may print; the reports keep a stream of their own.
-    reports = os.fdopen(os.dup(1), "wb")
-    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the caller ends this process when it is interrupted
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # which ends its child, too
-    if sys.platform != "win32":
-        import resource
-
-        # No core dumps: an abort is an expected outcome.
-        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    sys.path.insert(0, str(Path.cwd()))
-    _serve(sys.stdin.buffer, reports)
-
-
 if __name__ == "__main__":
-    _main()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # which ends its own child, too
+    sys.path.insert(0, str(Path.cwd()))
+    serve(_Observer().answer)

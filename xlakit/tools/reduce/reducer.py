@@ -9,9 +9,9 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 
 from xlakit.arguments import converting
+from xlakit.child_process import Limits
 from xlakit.errors import ArgumentError, ExecutionError
 from xlakit.ir.instruction import HloModule
-from xlakit.tools.jaxlib_child import Limits
 from xlakit.tools.oracles.captured import Captured
 from xlakit.tools.oracles.oracle import Oracle, OutOfTime, Verdict
 from xlakit.tools.oracles.pool import OraclePool
