@@ -425,7 +425,7 @@ BUGS: tuple[Bug, ...] = (
     Bug(
         "merged-across-order",
         "7b186733",
-        "collectives",
+        "copies",
         "clusters are merged although one is a control predecessor of what lies between them: fusion never ends",
         (
             Edit(
