@@ -57,6 +57,20 @@ def test_neighbors_send_their_edges(name, body, sent):
     assert split.entry.root.shape.dimensions[0] < 16
 
 
+def test_levels_of_a_scan_with_fewer_elements_than_parts_take_one_gather():
+    """Of 4 elements on 4 devices each second one, of these again, and back: one gather, not a gather of each level."""
+    split = check(
+        f"x = f32[8,2] parameter(0), sharding={ROWS} z = f32[] constant(0) "
+        "a = f32[4,2] slice(x), slice={[0:8:2], [0:2]} b = f32[4,2] slice(x), slice={[1:8:2], [0:2]} "
+        "s = f32[4,2] add(a, b) c = f32[2,2] slice(s), slice={[0:4:2], [0:2]} "
+        "d = f32[2,2] slice(s), slice={[1:4:2], [0:2]} t = f32[2,2] multiply(c, d) "
+        "e = f32[4,2] pad(t, z), padding=0_1_1x0_0 f = f32[4,2] pad(c, z), padding=1_0_1x0_0 "
+        "g = f32[4,2] add(e, f) h = f32[8,2] pad(g, z), padding=0_1_1x0_0 ROOT r = f32[8,2] add(h, x)",
+        {"all-gather": 1},
+    )
+    assert sends(split) == 3 * 2
+
+
 def test_a_small_part_of_one_device_comes_by_a_sum():
     split = check(
         f"x = f32[16,2] parameter(0), sharding={ROWS} ROOT r = f32[1,2] slice(x), slice={{[5:6], [0:2]}}", None

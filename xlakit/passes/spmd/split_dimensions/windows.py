@@ -180,7 +180,7 @@ def windowed(s: Splitter) -> Piece | None:
     operands, (tiling,) = s.tilings(factors, first)
     sizes = given[0].shape.dimensions
     moved = traffic(sizes, operands[0], [(dim.source, dim.reading.ranges) for dim in along])
-    if moved is None or moved[0] >= moved[1]:
+    if moved is None or moved[0] >= moved[1] or any(_leaves_few(old, dim) for dim in along):
         return None
     local = s.local(operands)
     fill = _outside(s, local) if any(dim.reading.seen for dim in along) else None
@@ -205,6 +205,16 @@ def windowed(s: Splitter) -> Piece | None:
     if summed is not None:
         found.unreduced = summed
     return found
+
+
+def _leaves_few(old: Instruction, along: Dimension) -> bool:
+    """Whether half of the parts of the result would be empty, or more, and the operand is not much larger.
+
+    Such parts are mostly taken apart further, as by the upper levels of an associative scan, until they are needed
+    whole; gathering the operand once sends less.
+    """
+    few = 2 * old.shape.dimensions[along.target] <= parts(along.split)
+    return few and old.operands[0].shape.num_elements <= 2 * old.shape.num_elements
 
 
 def _is_sum_cheaper(old: Instruction, tiling: Tiling, along: Dimension) -> bool:
