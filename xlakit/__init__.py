@@ -10,6 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
 
+# Old public names, which work for one more version.
+_RENAMED = {"World": "ExecutionContext"}
+
 # The result of _module_of_name(), once it is known.
 _modules: dict[str, str] = {}
 
@@ -27,6 +30,11 @@ else:
         if _is_module(name):
             # `from xlakit import options` asks here before it imports the module: that must not load all public names.
             return import_module(f"xlakit.{name}")
+        if name in _RENAMED:
+            from xlakit.deprecation import warn_renamed
+
+            warn_renamed(f"xlakit.{name}", f"xlakit.{_RENAMED[name]}")
+            return __getattr__(_RENAMED[name])
         module = _module_of_name().get(name)
         if module is None:
             raise AttributeError(f"module 'xlakit' has no attribute '{name}'{_suggestion(name)}")

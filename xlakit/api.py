@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import fields
+from inspect import signature
 from typing import TYPE_CHECKING, Protocol
 
 from xlakit.arguments import converting
+from xlakit.deprecation import warn_renamed
 from xlakit.errors import ArgumentError, UnsupportedError, internal_errors
 from xlakit.execution.executable import Executable
 from xlakit.execution.options import ExecutionOptions
@@ -66,6 +68,7 @@ def compile(
     execution_context: ExecutionContext | None = None,
     cache: bool = True,
     tune: bool = False,
+    world: ExecutionContext | None = None,
 ) -> Executable:
     """An executable of a module or an XlaComputation.
 
@@ -83,11 +86,15 @@ def compile(
     tune: whether alternatives for each kernel are timed on this machine, where that has not been done for the program
         yet, and the best are kept in the compile cache; takes up to half a minute. The executable's ``tuning_report``
         says what was gained. See docs/tuning.md.
+    world: the old name of execution_context.
 
     Call the result with NumPy arrays, one for each parameter; it gives an array, or a nested tuple of arrays.
     Raises VerificationError or ShapeError for a malformed program, UnsupportedError for what the backend lacks, and
     ArgumentError for contradictory arguments.
     """
+    if world is not None:
+        warn_renamed("the parameter 'world' of compile", "'execution_context'")
+        execution_context = world
     module = _of_a_partition(_module_of(program), num_replicas, num_partitions)
     chosen = BACKENDS[0] if backend is None else backend
     if not isinstance(chosen, str) or chosen not in known_backends():  # pyright: ignore[reportUnnecessaryIsInstance]
@@ -96,9 +103,7 @@ def compile(
     if tune and chosen != "cpu":
         raise ArgumentError(f"the backend '{chosen}' cannot be tuned", hint="tune=True is for machine code")
     if chosen in _REGISTERED:
-        return _REGISTERED[chosen](
-            module, **{field.name: getattr(execution, field.name) for field in fields(execution)}
-        )
+        return _call_registered(_REGISTERED[chosen], module, execution)
     if chosen == "cpu":
         with compiling(tune=True) if tune else nullcontext():
             return _machine_code(module, execution, cache=cache, even_dynamic=backend is not None)
@@ -130,6 +135,17 @@ def _module_of(program: HloModule | BuildsModule) -> HloModule:
             raise ArgumentError(f"cannot compile {text!r}{'..' if len(program) > 40 else ''}", hint=hint)
         raise ArgumentError(f"cannot compile {program!r}", hint=hint)
     return make()
+
+
+def _call_registered(
+    compile_module: Callable[..., Executable], module: HloModule, execution: ExecutionOptions
+) -> Executable:
+    arguments = {field.name: getattr(execution, field.name) for field in fields(execution)}
+    parameters = signature(compile_module).parameters
+    if "world" in parameters and "execution_context" not in parameters:
+        warn_renamed("the parameter 'world' of a backend", "'execution_context'", stacklevel=4)
+        arguments["world"] = arguments.pop("execution_context")
+    return compile_module(module, **arguments)
 
 
 def _instead_of_machine_code(module: HloModule, execution: ExecutionOptions, *, why: str) -> InterpreterExecutable:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Self
 from xlakit.arguments import converting
 from xlakit.data.nesting import leaves_of
 from xlakit.data.shape import Shape
+from xlakit.deprecation import renamed_attribute
 from xlakit.errors import (
     ArgumentError,
     DeadlockError,
@@ -129,6 +130,8 @@ class InterpreterExecutable(Recompiled):
         self._fallbacks: tuple[Fallback, ...] = ()
         # The random state of each device.
         self.random = [RandomState(seed, device) for device in range(self.num_devices)]
+
+    world = renamed_attribute("world", "execution_context")
 
     @property
     def num_replicas(self) -> int:

@@ -8,6 +8,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 
+from xlakit.deprecation import warn_renamed
 from xlakit.errors import ArgumentError, meant
 from xlakit.ir.instruction import HloModule
 from xlakit.ops.communication.collective import Collective
@@ -178,6 +179,29 @@ PIPELINE: tuple[Pass, ...] = (
 # The passes that run after the pipeline in programs that span processes.
 BETWEEN_PROCESSES: tuple[Pass, ...] = (_OVERLAP_COLLECTIVES, _UNIQUE_NAMES)
 
+# Old names of rules, which switch the rules off for one more version.
+RENAMED_RULES = {
+    "dynamic-slice-of-known-place": "dynamic-slice-of-known-start",
+    "update-of-known-place": "update-of-known-start",
+    "scatter-at-known-place": "scatter-at-known-index",
+    "extreme-of-itself": "combined-with-itself",
+    "extreme-that-never-wins": "min-max-with-identity",
+    "extreme-that-always-wins": "min-max-with-absorbing-bound",
+    "constants-meet": "reassociate-constants",
+    "reshape-later": "sink-reshape",
+    "broadcast-later": "sink-broadcast",
+    "pad-takes-away": "negative-pad-as-slice",
+    "window-one-dimension-after-another": "separate-window-dimensions",
+    "long-window-in-two": "split-long-window",
+    "reshape-nothing": "identity-reshape",
+    "transpose-nothing": "identity-transpose",
+    "broadcast-nothing": "identity-broadcast",
+    "reverse-nothing": "identity-reverse",
+    "slice-nothing": "identity-slice",
+    "pad-nothing": "identity-pad",
+    "scatter-nothing": "empty-scatter",
+    "conditional-of-quick-branches": "conditional-of-cheap-branches",
+}
 # The passes by name: those of the pipeline, those after it for programs that span processes, the partitioner, which
 # runs first in programs with shardings, and a pass for each table of rules, for tests and experiments.
 PASSES: dict[str, Pass] = {
@@ -283,6 +307,9 @@ def _known(names: Sequence[str]) -> Sequence[str]:
     rules = rules_of(PASSES.values())
     parts = (name for step in PASSES.values() for name in step.parts)
     known = {*PASSES, *(r.name for r in rules), *(r.table for r in rules), *parts}
+    for name in RENAMED_RULES.keys() & names:
+        warn_renamed(f"the rule '{name}'", f"'{RENAMED_RULES[name]}'")
+    names = [RENAMED_RULES.get(name, name) for name in names]
     for name in names:
         if name not in known:
             hint = meant(name, known, "'xlakit opt --list-passes' lists them")

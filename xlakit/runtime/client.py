@@ -14,6 +14,7 @@ import numpy as np
 
 from xlakit.arguments import converting, name_type
 from xlakit.data.immutable import Immutable
+from xlakit.deprecation import renamed_attribute
 from xlakit.errors import ArgumentError, UnsupportedError
 from xlakit.execution.context import ExecutionContext
 from xlakit.runtime.cluster import Cluster
@@ -108,6 +109,8 @@ class Client(Immutable):
     def execution_context(self) -> ExecutionContext:
         """The infeeds, outfeeds and channels of its devices, by their numbers."""
         return self._schedule.execution_context
+
+    world = renamed_attribute("world", "execution_context")
 
     @property
     def schedule(self) -> Schedule:

@@ -13,6 +13,7 @@ from itertools import accumulate
 from typing import TYPE_CHECKING, Final, Protocol
 
 from xlakit.arguments import name_type
+from xlakit.deprecation import warn_renamed
 from xlakit.errors import ArgumentError
 
 if TYPE_CHECKING:
@@ -76,6 +77,11 @@ class Cluster:
         if self.network is not None:
             execution_context.network = _AllDevices(self, self.network)
         return execution_context
+
+    def make_world(self, *, timeout: float | None = None) -> ExecutionContext:
+        """The old name of :meth:`new_execution_context`."""
+        warn_renamed("Cluster.make_world", "new_execution_context")
+        return self.new_execution_context(timeout=timeout)
 
     def __repr__(self) -> str:
         return f"<Cluster: process {self.process_index} of {self.process_count}, {self.device_count} devices>"

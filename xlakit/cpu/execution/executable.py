@@ -24,6 +24,7 @@ from xlakit.cpu.runtime.context import Status
 from xlakit.cpu.runtime.devices.rendezvous import WAIT
 from xlakit.cpu.runtime.host import failed_call, register_steps
 from xlakit.data.shape import Shape
+from xlakit.deprecation import renamed_attribute
 from xlakit.errors import ExecutionError, XlakitError
 from xlakit.execution.context import ExecutionContext
 from xlakit.execution.device import Device
@@ -112,6 +113,8 @@ class CpuExecutable(GeneratedProgram, Recompiled):
     def execution_context(self) -> ExecutionContext:
         """The infeeds, outfeeds and channels of its devices."""
         return self._reference.execution_context
+
+    world = renamed_attribute("world", "execution_context")
 
     @property
     def shared_context(self) -> ExecutionContext | None:
