@@ -61,8 +61,7 @@ def compile_module(
     """An executable of a module on the interpreter.
 
     verified: whether the module is known to be well formed. with_elided: whether constants may be elided; a call that
-    comes to one raises LiteralError. with_large: whether values may be larger than memory, in a program that is looked at
-    and not run.
+    comes to one raises LiteralError. with_large: whether values may be larger than memory, as the program is not run.
 
     Raises VerificationError or ShapeError for a malformed program, UnsupportedError for an unknown custom call, and
     ResourceError where a value needs more memory than the environment variable ``XLAKIT_MEMORY_LIMIT`` allows (in
