@@ -17,10 +17,10 @@ pytest.importorskip("jax")
 _ROOT = Path(xlakit.__file__).parents[1]
 
 
-@pytest.mark.parametrize("number", [0, 3])
-def test_a_batch_has_no_fault(monkeypatch, number):
+def test_a_batch_has_no_fault(monkeypatch):
     monkeypatch.setenv("PYTHONPATH", str(_ROOT))
-    assert threads.judge(3, number) == ""
+    # The fourth one goes through JAX, and takes a fifth of the time of those before it.
+    assert threads.judge(3, 3) == ""
 
 
 def test_every_fourth_batch_goes_through_jax():

@@ -294,7 +294,7 @@ def test_candidates_that_crash_hang_or_grow_are_what_is_looked_for(chain, capsys
     chain.write_text("ENTRY main {\n  x = f32[1] parameter(0)\n  b = f32[1] tanh(x)\n  ROOT n = f32[1] negate(b)\n}\n")
     load = chain.parent / "crashing.py"
     load.write_text(CRASHING.replace("HOW", how))
-    options = ["--crash", "--backend", "crashing", "--load", str(load), "--timeout", "3", "--memory", "400M"]
+    options = ["--crash", "--backend", "crashing", "--load", str(load), "--timeout", "2", "--memory", "400M"]
     assert cli.main(["reduce", str(chain), *options, "--max-seconds", "40"]) == 0
     out = capsys.readouterr().out
     assert seen in out
