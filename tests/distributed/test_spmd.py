@@ -49,6 +49,6 @@ def test_any_order_changes_floating_point_sums_a_little_and_nothing_else(tmp_pat
 
 
 def test_generated_programs_agree():
-    done = launch(2, "-m", "fuzz.ranks", "--count", 8, "--seed", 2)
+    done = launch(2, "-m", "fuzz.ranks", "--count", 6, "--seed", 2, "--backend", "cpu")
     assert done.returncode == 0, done.stdout + done.stderr[-2000:]
-    assert "8 programs on 2 processes: 0 failures" in done.stdout
+    assert "6 programs on 2 processes: 0 failures" in done.stdout

@@ -373,19 +373,29 @@ def ordered(author: Author, scope: Scope, written: int) -> None:
         scope.lines[written] += f", control-predecessors={{{author.pick(earlier)}}}"
 
 
-def spread_module(seed: int, count: int) -> Spread:
-    """The module of a seed and a number, with the arguments of each device."""
-    author = Author(seed, count)
+def spread_module(seed: int, number: int, *, few: bool = False) -> Spread:
+    """The module of a seed and a number, with the arguments of each device.
+
+    few: whether it is one or two collectives, mostly of its arguments, which are alike, and gives their results.
+    """
+    author = Author(seed, number)
     devices = author.replicas * author.partitions
     scope = Scope("v")
     arguments: list[list[object]] = [[] for _ in range(devices)]
+    kind, dims = "", list[int]()
     for place in range(author.integer(1, 3)):
-        kind, dims = author.pick(("f32", "s32", "bf16", "f16", "pred", "c64", "u8", "f64")), author.dims()
+        if place == 0 or not few:
+            kind, dims = author.pick(("f32", "s32", "bf16", "f16", "pred", "c64", "u8", "f64")), author.dims()
         scope.add(kind, dims, f"parameter({place})")
         for given in arguments:
             given.append(values_for(author.rng, kind, dims))
-    fill(author, scope, author.integer(1, 5), 2)
-    last = scope.values[-6:]
+    count = len(scope.values)
+    if few:
+        for _ in range(author.integer(1, 2)):
+            author.pick((all_reduce, all_reduce, all_reduce, all_to_all, permute, broadcast))(author, scope)
+    else:
+        fill(author, scope, author.integer(1, 5), 2)
+    last = scope.values[count if few else 0 :][-6:]
     scope.emit(f"({', '.join(v.shape for v in last)})", f"tuple({', '.join(v.name for v in last)})")
     body = "\n".join(["ENTRY e {", *scope.lines[:-1], "  ROOT " + scope.lines[-1].lstrip(), "}"])
     head = f"HloModule rendezvous, replica_count={author.replicas}, num_partitions={author.partitions}"

@@ -198,7 +198,9 @@ class _Copies:
         for value in unread:
             if value not in kept:
                 place = (place + author.integer(0, 1)) % self.carried
-                kept[place] = self._add(scope, f"subtract({value.name}, {kept[place].name})")
+                # A collective's result may be carried on as it is.
+                is_new = author.chance(0.2)
+                kept[place] = value if is_new else self._add(scope, f"subtract({value.name}, {kept[place].name})")
         return kept
 
     def body(self, block: _Block) -> str:
