@@ -24,11 +24,17 @@ Maker = Callable[[Module, Instruction], "Kernel | None"]
 
 def _dot(module: Module, instruction: Instruction) -> Kernel:
     from xlakit.cpu.kernels.dot.dot import emit_dot, plan_dot
+    from xlakit.cpu.kernels.gemm.packed_once import emit_packing, packing_phase
 
     lhs, rhs = (o.shape for o in instruction.operands)
-    plan = plan_dot(instruction.op_as(Contraction), lhs, rhs, instruction.shape)
+    plan = plan_dot(instruction.op_as(Contraction), lhs, rhs, instruction.shape, once=True)
     function = emit_dot(module, plan)
-    return Kernel((Phase(function.name, plan.tasks, plan.cost * cost_model().multiplication),))
+    phase = Phase(function.name, plan.tasks, plan.cost * cost_model().multiplication)
+    if plan.blocking is None or not plan.blocking.packs_once:
+        return Kernel((phase,))
+    product, blocking = plan.product, plan.blocking
+    packing = packing_phase(emit_packing(module, product, blocking).name, product, blocking)
+    return Kernel((packing, phase), scratch_bytes=blocking.packed_once_bytes(product))
 
 
 def _convolution(module: Module, instruction: Instruction) -> Kernel:

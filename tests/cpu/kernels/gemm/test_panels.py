@@ -110,10 +110,10 @@ def test_tasks_have_more_columns_where_their_sums_stay_in_the_second_level_cache
     floats, bytes = (P.F32, P.F32, P.F32), (P.S8, P.S8, P.S32)
     with compiling(vector_bytes=64):
         on(monkeypatch, 1, 48, 2048)
-        assert plan_gemm(square(floats, 2048)).column_tasks == 2
+        assert plan_gemm(square(floats, 2048)).column_tasks == 1
         assert plan_gemm(square(bytes, 1024)).column_tasks == 1
-        on(monkeypatch, 1, 32, 512)
-        assert plan_gemm(square(floats, 2048)).column_tasks == 3
+        on(monkeypatch, 1, 32, 256)
+        assert plan_gemm(square(floats, 2048)).column_tasks > 3
 
 
 @pytest.mark.parametrize("width", [16, 32, 64])

@@ -47,14 +47,14 @@ class DotPlan:
     swapped: bool = False
 
 
-def plan_dot(op: Contraction, lhs: Shape, rhs: Shape, result: Shape) -> DotPlan:
-    """The plan of a dot of these shapes (row-major, of static sizes); raises DeclinedError."""
+def plan_dot(op: Contraction, lhs: Shape, rhs: Shape, result: Shape, *, once: bool = False) -> DotPlan:
+    """The plan of a dot of these shapes (row-major, of static sizes); raises DeclinedError. once: see ``plan_gemm``."""
     for shape in (lhs, rhs, result):
         if shape.is_dynamic:
             raise DeclinedError(f"a dot of the dynamic shape {shape}")
     if is_packed(op):
         raise DeclinedError("a dot of packed nibbles that no pass has expanded")
-    return plan_product(dot_product(op, lhs, rhs, result))
+    return plan_product(dot_product(op, lhs, rhs, result), once=once)
 
 
 def dot_product(
@@ -98,8 +98,8 @@ def real_parts(shape: Shape, strides: tuple[int, ...]) -> tuple[Shape, tuple[int
     return shape.with_element_type(shape.element_type.real_part), tuple(2 * s for s in strides)
 
 
-def plan_product(product: Product) -> DotPlan:
-    """The kernel of a matrix product, and its blocking."""
+def plan_product(product: Product, *, once: bool = False) -> DotPlan:
+    """The kernel of a matrix product, and its blocking. once: see ``plan_gemm``."""
     rows, columns, depth = product.sizes
     cost = product.batch * rows * columns * depth
     if not product.batch * rows * columns:
@@ -119,7 +119,7 @@ def plan_product(product: Product) -> DotPlan:
         engine = _vector_engine(product)
         tasks = product.batch * -(-columns // columns_per_task(engine, rows, columns))
         return DotPlan("few_rows", product, tasks, cost, engine=engine)
-    blocking = plan_gemm(product)
+    blocking = plan_gemm(product, once=once)
     return DotPlan("gemm", product, task_count(product, blocking), cost, blocking)
 
 

@@ -15,18 +15,19 @@ The result is divided into tasks, rectangles of ``task_rows`` x ``task_columns``
       |      |        +--+--+--+      |  |  |  |        of the left one pass by
       +------+                        +--+--+--+
 
-Consecutive tasks of one thread on the same columns share the packed right operand. The order of a sum does not depend
-on the thread.
+Consecutive tasks of one thread on the same columns share the packed right operand; with ``packs_once`` all tasks do,
+and a phase before them packs it. The order of a sum does not depend on the thread.
 
 The modules, in the order in which a product passes through them:
 
 - ``product.py``: the product: operands (``operands.py``) and the directions through the result
 - ``engine.py``: the types of packed elements and of sums, and the micro-tile, chosen by element types and processor
-- ``blocking.py``: the plan; ``check.py``: the preconditions of code generation
+- ``blocking.py``: the plan, with ``tasks.py``; ``check.py``: the preconditions of code generation
 - ``driver.py``: the loops over tasks and blocks. ``areas.py`` divides their scratch, ``address_tables.py`` writes
   tables of addresses in it, ``bf16_range.py`` decides whether products of BF16 can be subnormal
 - packing, in the order in which the micro-kernel reads: the left operand in ``rows.py`` or, where a lane takes one step
   of k at a time, in ``panels.py``; the right one in ``slivers.py``
+- ``packed_once.py``: the phase that packs the right operand for all tasks
 - ``macro_kernel.py``: the loops over the micro-tiles of a packed block
 - ``micro_kernel.py``, ``amx.py``: the sums of one micro-tile, in vector registers or in AMX's tile registers
 - ``store.py``: rounds and stores sums; ``epilogue.py`` calls a function on results while they are in the cache

@@ -97,7 +97,7 @@ def make_areas(product: Product, blocking: Blocking, *, direct: bool, local_widt
     lines = product.lines
     return Areas(
         left=left * engine.packed.bytes if blocking.packs[0] else 0,
-        right=right * engine.packed.bytes if blocking.packs[1] else 0,
+        right=right * engine.packed.bytes if blocking.packs[1] and not blocking.packs_once else 0,
         sums=sums * engine.acc.bytes,
         results=min(blocking.mc, product.sizes[0]) * local_width * product.result.byte_width,
         sources=pointers,

@@ -11,32 +11,21 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from xlakit import machine
+from xlakit.cpu.kernels.gemm.bf16_range import ranges_bytes
 from xlakit.cpu.kernels.gemm.engine import AMX_ROWS, Engine, choose_engine, stored_as_packed, with_fewer_at_once
 from xlakit.cpu.kernels.gemm.operands import Matrix, can_read_in_place, rounded_up
 from xlakit.cpu.kernels.gemm.product import Product
+from xlakit.cpu.kernels.gemm.tasks import BLOCK_BYTES, MOST_SLIVERS_BYTES, block_of_rows, rectangle, sum_bytes
 from xlakit.dataclass import dataclass
 from xlakit.options import knob, times
 
 # The most bytes of a sliver of the right operand: a part of it is read from the second-level cache, which costs less
-# than adding more blocks of k to the result; of a block of rows of the left operand and its sums, which stay in the
-# second-level cache; and of the slivers of a task, in its share of the third-level cache. Slivers that exceed half of
-# the third-level cache are packed again for each block of rows, which is then larger.
+# than adding more blocks of k to the result.
 _SLIVER_BYTES = knob("gemm.sliver_bytes", lambda: machine.current().l1, 1 << 10, tries=(times(0.5), times(2)))
-_BLOCK_BYTES = knob(
-    "gemm.block_bytes",
-    lambda: 3 * machine.current().l2 // 8,
-    1 << 10,
-    4 << 10,
-    tries=(times(0.25), times(0.5), times(2)),
-)
-_SLIVERS_BYTES = knob("gemm.slivers_bytes", lambda: machine.current().l3 // 8, 1 << 12, tries=(times(0.25), times(4)))
 # An operand of at most this size is read repeatedly without packing.
 _NEAR_BYTES = knob("gemm.near_bytes", lambda: machine.current().l1 // 2, 1 << 10)
-_MOST_SLIVERS_BYTES = knob("gemm.most_slivers_bytes", lambda: machine.current().l3 // 2, 1 << 12)
+# The rows of a block whose slivers are packed for it alone.
 _LARGE_BLOCK = knob("gemm.large_block", 768, 24)
-
-# The most columns of a task; 0 leaves it to _most_columns().
-_MOST_COLUMNS = knob("gemm.most_columns", 0, 64, 128, tries=(256, 512, 1024))
 # Batches that share cache lines are computed together; the data that they read stay in the second-level cache.
 _LINE_BYTES = 128
 _CACHE_LINE = 64
@@ -44,18 +33,6 @@ _SHARED_BYTES = knob("gemm.shared_bytes", lambda: machine.current().l2 // 4, 1 <
 # Addresses that differ by a multiple of this map to one set of the first-level cache, which holds _WAYS lines.
 _PAGE_BYTES = 4 << 10
 _WAYS = 8
-# Prefetchers need several lines of each row of an array to foresee the next ones.
-_LONG_ROW_BYTES = 16 * _CACHE_LINE
-# The least number of products of a task, and the largest number of tasks.
-_TASK_PRODUCTS = knob("gemm.task_products", 1 << 19, 64, 1000, tries=(times(0.25), times(4), times(16)))
-# The least number of tiles in a column of a task, and of slivers in a row, if the result has so many.
-_LEAST_TILES = knob("gemm.least_tiles", 16, 1)
-_LEAST_SLIVERS = knob("gemm.least_slivers", 4, 1)
-# The costs of packing an element for one more task, and of reading it again unpacked, in multiply-adds: the time of
-# copying its bytes. The bytes of a plain read come from a cache, and out-of-order execution hides most of the time.
-_PACKING = knob("gemm.packing", lambda: _packing_products(machine.current()), 0.0, 1000.0, tries=(times(0.3), times(3)))
-_HIDDEN = 12.5
-_READING = knob("gemm.reading", lambda: _packing_products(machine.current()) / _HIDDEN, 0.1, 1000.0)
 # Overlapping windows are read unpacked, across their lines, for up to this many slivers: packing takes that long,
 # because it writes each element once for every window that contains it.
 _WINDOW_SLIVERS = knob("gemm.window_slivers", 8, 0, 1000, tries=(2, 16))
@@ -71,13 +48,6 @@ _FEW_SLIVERS = 4
 # AMX multiplies full tile registers, padded with zeros, at 8 to 16 times the rate of vectors. It is used for products
 # whose padding increases the multiplications by at most this factor.
 _TILE_WASTE = knob("gemm.tile_waste", 4, 0, 1 << 20, tries=(0, 1 << 20))
-_MOST_TASKS = knob("gemm.most_tasks", lambda: 8 * max(2, machine.current().threads), 2, 64)
-
-
-def _packing_products(described: machine.Machine) -> float:
-    """The multiply-adds of F32 in the time in which a core copies an element; other types have others of both."""
-    copied = described.rate("copy_bytes_per_nanosecond_one_thread")
-    return described.rate("fused_per_nanosecond_f32") * 4 / copied
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +58,7 @@ class Blocking:
     of blocks. task_rows, task_columns: the rectangle of a task; row_tasks, column_tasks: the number of tasks. mc: the
     rows packed at a time; nc is task_columns. packs: which operands are packed; ahead: the right one is packed
     completely before the first block of rows. batches_inner: the same rows of all batches come before the next rows.
+    packs_once: the right operand is packed before all tasks, which share it (``packed_once.py``).
     """
 
     engine: Engine
@@ -102,6 +73,7 @@ class Blocking:
     packs: tuple[bool, bool]
     ahead: bool
     batches_inner: bool = False
+    packs_once: bool = False
 
     @property
     def packed_kc(self) -> int:
@@ -134,13 +106,24 @@ class Blocking:
         """The number of slivers, of the engine's nr columns each, in a task."""
         return -(-min(self.task_columns, product.sizes[1]) // self.engine.nr)
 
+    def packed_once_bytes(self, product: Product) -> int:
+        """The bytes of the right operand if it is packed once for all tasks, else 0."""
+        if not self.packs_once:
+            return 0
+        of_task = self.k_blocks * self.slivers(product) * self.sliver_elements * self.engine.packed.bytes
+        return self.column_tasks * of_task
+
     def local_width(self, product: Product) -> int:
         """The stride of the rows of a rectangle in temporary memory of a task."""
         return min(self.task_columns, max(1, product.sizes[1]))
 
 
-def plan_gemm(product: Product, *, wide: bool = False) -> Blocking:
-    """The blocking of a product. ``wide``: tasks have long rows, beside which other arrays are read."""
+def plan_gemm(product: Product, *, wide: bool = False, once: bool = False) -> Blocking:
+    """The blocking of a product.
+
+    wide: tasks have long rows, beside which other arrays are read. once: the right operand may be packed before all
+    tasks, by a phase that the caller emits.
+    """
     rows, columns, _ = product.sizes
     along = product.lhs.along
     engine = _engine_of(product)
@@ -152,7 +135,10 @@ def plan_gemm(product: Product, *, wide: bool = False) -> Blocking:
         # No element of the right operand is read twice.
         runs, kc, k_blocks = along.outer.size, along.run, 1
     block_bytes = runs * kc * engine.packed_bytes
-    task_rows, task_columns = _rectangle(engine, product, packs, (k_blocks, block_bytes), wide=wide)
+    once = once and product.batch == 1 and packs[1] and not ranges_bytes(engine, 1)
+    task_rows, task_columns, packs_once = rectangle(
+        engine, product, packs, (k_blocks, block_bytes), wide=wide, once=once
+    )
     batches_inner = _batches_share_lines(product)
     if batches_inner:
         lhs, width = product.lhs, product.result.byte_width
@@ -162,8 +148,13 @@ def plan_gemm(product: Product, *, wide: bool = False) -> Blocking:
     row_multiple = math.lcm(engine.mr, engine.lanes) if len(product.lhs.across.dims) > 1 else engine.mr
     task_rows = task_rows if task_rows >= rows else rounded_up(task_rows, row_multiple)
     width = min(task_columns, rounded_up(columns, engine.nr))
-    row_bytes = block_bytes + width * _sum_bytes(engine)
+    row_bytes = block_bytes + width * sum_bytes(engine)
     mc, ahead = _row_block(engine, rows, row_multiple, row_bytes, k_blocks * block_bytes * width)
+    packs_once = packs_once and (task_rows < rows or ahead)
+    if ahead:
+        # Each block reads all slivers, however few rows it has.
+        of_task = min(rows, task_rows)
+        mc = rounded_up(-(-of_task // -(-of_task // mc)), row_multiple)
     return Blocking(
         engine,
         runs,
@@ -175,8 +166,9 @@ def plan_gemm(product: Product, *, wide: bool = False) -> Blocking:
         column_tasks=max(1, -(-columns // task_columns)),
         mc=mc,
         packs=packs,
-        ahead=ahead,
+        ahead=ahead or packs_once,
         batches_inner=batches_inner,
+        packs_once=packs_once,
     )
 
 
@@ -207,93 +199,18 @@ def fills_tiles(product: Product) -> bool:
     return padded <= _TILE_WASTE.value * real
 
 
-def _rectangle(
-    engine: Engine, product: Product, packs: tuple[bool, bool], blocks: tuple[int, int], *, wide: bool
-) -> tuple[int, int]:
-    """Rows and columns of a task; ``blocks``: the number of blocks of k, and the bytes of a packed row of one."""
-    rows, columns, _ = product.sizes
-    # Tasks have whole slivers, for any width of the micro-tile.
-    most = max(1, _most_columns(engine, rows, packs) // engine.nr) * engine.nr
-    widest = min(rounded_up(max(columns, 1), engine.nr), most)
-    if packs[1]:
-        room = _SLIVERS_BYTES.value // max(1, blocks[0] * blocks[1])
-        widest = min(widest, max(room // engine.nr, 4) * engine.nr)
-    # Tasks of a row are equally wide: the last one would otherwise have what the others leave.
-    widest = rounded_up(-(-max(columns, 1) // -(-max(columns, 1) // widest)), engine.nr)
-    narrowest = min(widest, engine.nr * _least_slivers(engine, product, wide=wide))
-    tasks = min(_MOST_TASKS.value, product.batch * rows * columns * product.lhs.along.size // _TASK_PRODUCTS.value)
-    tasks_of_batch = -(-tasks // max(1, product.batch))
-    return _task_sizes(engine, packs, (rows, columns), (narrowest, widest), tasks_of_batch)
-
-
-def _least_slivers(engine: Engine, product: Product, *, wide: bool) -> int:
-    """The least number of slivers in a row of a task: fewer where threads would otherwise get no task."""
-    rows, columns, _ = product.sizes
-    least = _LEAST_SLIVERS.value
-    slivers = max(least, -(-_LONG_ROW_BYTES // (engine.nr * product.result.byte_width))) if wide else least
-    row_tasks = product.batch * -(-rows // (_LEAST_TILES.value * engine.mr))
-    while slivers > -(-least // 2) and row_tasks * -(-columns // (slivers * engine.nr)) < machine.current().threads:
-        slivers = -(-slivers // 2)
-    return slivers
-
-
-def _most_columns(engine: Engine, rows: int, packs: tuple[bool, bool]) -> int:
-    """The most columns of a task.
-
-    The left operand is packed or read again for each task along a row, and the right one read for each block of rows.
-    The block and its sums fill a part of the second-level cache, so that wider tasks have fewer rows in a block: with w
-    columns, the time is about a / w + b * w / block for the two costs a and b, unless all rows are in one block.
-    """
-    again = _PACKING.value if packs[0] else _READING.value
-    block = _BLOCK_BYTES.value // _sum_bytes(engine)
-    least = math.isqrt(int(block * again / max(_READING.value, 1e-3)))
-    return _MOST_COLUMNS.value or max(least, block // max(1, rows))
-
-
-def _sum_bytes(engine: Engine) -> int:
-    return engine.acc.bytes * engine.parts
-
-
 def _row_block(engine: Engine, rows: int, row_multiple: int, row_bytes: int, slivers_bytes: int) -> tuple[int, bool]:
     """mc, and whether the right operand is packed ahead: if there are several blocks of rows, and its slivers fit.
 
     row_bytes: the bytes of one packed row for one block of k, and of its sums. slivers_bytes: those of a task's
     slivers.
     """
-    all_rows = rounded_up(max(rows, 1), engine.mr)
-    mc = _BLOCK_BYTES.value // max(1, row_bytes) // row_multiple * row_multiple
-    mc = min(max(mc, rounded_up(4 * engine.mr, row_multiple)), all_rows)
+    mc = block_of_rows(engine, rows, row_multiple, row_bytes)
     if rows <= mc:
         return mc, False
-    if slivers_bytes > _MOST_SLIVERS_BYTES.value:
-        return min(rounded_up(_LARGE_BLOCK.value, row_multiple), all_rows), False
+    if slivers_bytes > MOST_SLIVERS_BYTES.value:
+        return min(rounded_up(_LARGE_BLOCK.value, row_multiple), rounded_up(max(rows, 1), engine.mr)), False
     return mc, True
-
-
-def _task_sizes(
-    engine: Engine, packs: tuple[bool, bool], sizes: tuple[int, int], widths: tuple[int, int], most_tasks: int
-) -> tuple[int, int]:
-    """Rows and columns of a task, within bounds of its width; a batch is divided into up to ``most_tasks`` tasks.
-
-    Each row task packs or reads the right operand again, and each column task the left one, but more tasks balance the
-    load better.
-    """
-    rows, columns = max(1, sizes[0]), max(1, sizes[1])
-    threads = machine.current().threads
-    least = min(rounded_up(rows, engine.mr), _LEAST_TILES.value * engine.mr)
-    costs = [_PACKING.value if is_packed else _READING.value for is_packed in packs]
-    best, best_sizes = math.inf, (rows, widths[1])
-    for column_tasks in range(-(-columns // widths[1]), most_tasks + 1):
-        width = max(widths[0], min(widths[1], rounded_up(-(-columns // column_tasks), engine.nr)))
-        for row_tasks in range(1, most_tasks // column_tasks + 1):
-            task_rows = rows if row_tasks == 1 else max(least, rounded_up(-(-rows // row_tasks), engine.mr))
-            tasks = -(-rows // task_rows) * -(-columns // width)
-            again = task_rows * costs[0] + min(width, columns) * costs[1]
-            # The other threads wait for the last task; a single one multiplies as much, whatever the tasks.
-            time = (-(-tasks // threads) + 0.125) * (task_rows * width + again) if threads > 1 else tasks * again
-            if time < best:
-                best, best_sizes = time, (task_rows, width)
-    return best_sizes
 
 
 def _batches_share_lines(product: Product) -> bool:
@@ -416,7 +333,7 @@ def _packs(engine: Engine, product: Product) -> tuple[bool, bool]:
     slivers = _WINDOW_SLIVERS.value if lhs.in_place else 2
     if left and not (lhs.in_place and lhs.along.stride == 1) and columns > slivers * engine.nr:
         near = lhs.along.stride == 1 or lhs.along.run == 1
-        left = rows * depth * engine.packed_bytes <= (_BLOCK_BYTES.value if near else _NEAR_BYTES.value)
+        left = rows * depth * engine.packed_bytes <= (BLOCK_BYTES.value if near else _NEAR_BYTES.value)
         left = left or (near and not _rows_conflict(lhs))
     return not left, not _is_read_in_place(engine, product)
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from xlakit.cpu.kernels.gemm.bf16_range import ranges_bytes
 from xlakit.cpu.kernels.gemm.engine import stored_as_packed
 from xlakit.cpu.kernels.gemm.operands import can_read_in_place
 from xlakit.cpu.kernels.gemm.store import is_stored_by_tiles
@@ -66,6 +67,11 @@ def _operands(product: Product, blocking: Blocking) -> list[Rule]:
             blocking.packs[1] or can_read_in_place(engine, rhs),
         ),
         ("tile registers are loaded from packed operands", not engine.amx or all(blocking.packs)),
+        (
+            "a right operand that is packed once is packed whole, of one batch, and its ranges are not needed",
+            not blocking.packs_once
+            or (blocking.packs[1] and blocking.ahead and product.batch == 1 and not ranges_bytes(engine, 1)),
+        ),
         ("operands have the same runs of k", [n for n, _ in lhs.along.dims] == [n for n, _ in rhs.along.dims]),
         ("rows are those of the result", lhs.across.size == product.rows.size),
         ("columns are those of the result", rhs.across.size == product.columns.size),

@@ -42,6 +42,8 @@ from xlakit.cpu.scalars.memory import memory_type
 from xlakit.data.primitive import PrimitiveType
 from xlakit.options import knob
 
+# The entry of the table with the right operand if it is packed once for all tasks (``packed_once.py``).
+_PACKED_ONCE = 3
 # The number of tiles whose sums are computed before they are converted to results.
 _TILES = knob("gemm_driver.tiles", 8, 1, 2)
 # Tables and sums are on the stack if they have at most this many bytes.
@@ -65,6 +67,7 @@ class GemmEmitter:
         self.fn, self.product, self.blocking, self.engine = fn, product, blocking, blocking.engine
         self.rows, self.columns, _ = product.sizes
         self.epilogue_call = epilogue_call
+        self.packed_once = fn.pointer(fn.parameters[0], _PACKED_ONCE) if blocking.packs_once else None
         self.arrays = [fn.load(PTR, fn.at(fn.parameters[0], PTR, n)) for n in product.arrays]
         engine = self.engine
         self.several = blocking.k_blocks > 1
@@ -132,6 +135,25 @@ class GemmEmitter:
 
     def compute_rows(self, batch: Value, column: Value, first: Value, last: Value) -> None:
         """Compute rows ``first`` to ``last`` (exclusive) of the columns of one task."""
+        fn, blocking, left, lines = self.fn, self.blocking, self.product.lhs, self.product.lines
+        self.begin_columns(batch, column)
+        if blocking.packs[1] and not blocking.packs_once:
+            self.find_columns()
+            if blocking.ahead:
+                with self.k_blocks() as loop:
+                    block = self.block(loop.index)
+                    self.fill_run_tables(block)
+                    self.pack_right(loop.index, block)
+        if lines is None:
+            self._blocks_of_rows(batch, first, last)
+            return
+        with fn.loop(first, last, lines.chunk, hints=AS_WRITTEN) as chunk:
+            end = smaller(chunk.index + lines.chunk, last)
+            self.lhs.base = lines.write(fn, left, self.arrays[0], batch, self.area.lines, (chunk.index, end))
+            self._blocks_of_rows(batch, chunk.index, end)
+
+    def begin_columns(self, batch: Value, column: Value) -> None:
+        """Find the operands, and the part of the result, for the columns of one task."""
         fn, blocking, product = self.fn, self.blocking, self.product
         bases = self.bases(batch)
         self.lhs = OperandReader(fn, self.engine, product.lhs, bases[0], product.result)
@@ -142,25 +164,17 @@ class GemmEmitter:
             self.output = Output(fn, self.engine, product.result, rows, columns, self.area.results)
         self.column = column
         self.whole, self.tail = self._slivers()
-        if blocking.packs[1]:
-            width = smaller(fn.i64(self.columns) - column, fn.i64(blocking.task_columns))
-            columns = self.engine.nr
-            padded = (width + (columns - 1)).integer("udiv", columns) * columns
-            source = Addresses(self.rhs.base, element_bytes(product.rhs.kind))
-            fill_table(fn, product.rhs.across, column, width, source, Table(self.area.sliver_sources, padded=padded))
-            if blocking.ahead:
-                with self.k_blocks() as loop:
-                    block = self.block(loop.index)
-                    self._fill_run_tables(block)
-                    self._pack_right(loop.index, block)
-        lines = product.lines
-        if lines is None:
-            self._blocks_of_rows(batch, first, last)
-            return
-        with fn.loop(first, last, lines.chunk, hints=AS_WRITTEN) as chunk:
-            end = smaller(chunk.index + lines.chunk, last)
-            self.lhs.base = lines.write(fn, product.lhs, self.arrays[0], batch, self.area.lines, (chunk.index, end))
-            self._blocks_of_rows(batch, chunk.index, end)
+        if self.packed_once is not None:
+            right = blocking.packed_once_bytes(product) // blocking.column_tasks
+            self.area.right = fn.at(self.packed_once, I8, column.integer("udiv", blocking.task_columns) * right)
+
+    def find_columns(self) -> None:
+        """Fill the table of the addresses of a task's columns, from which they are packed."""
+        fn, rhs, columns = self.fn, self.product.rhs, self.engine.nr
+        width = smaller(fn.i64(self.columns) - self.column, fn.i64(self.blocking.task_columns))
+        padded = (width + (columns - 1)).integer("udiv", columns) * columns
+        source = Addresses(self.rhs.base, element_bytes(rhs.kind))
+        fill_table(fn, rhs.across, self.column, width, source, Table(self.area.sliver_sources, padded=padded))
 
     def _blocks_of_rows(self, batch: Value, first: Value, last: Value) -> None:
         fn, blocking, column = self.fn, self.blocking, self.column
@@ -183,7 +197,7 @@ class GemmEmitter:
         width = smaller(fn.i64(self.columns) - self.column, fn.i64(blocking.task_columns))
         return width.integer("udiv", engine.nr), tail
 
-    def _each(self, do: Callable[[Value, Value, int], None]) -> None:
+    def each(self, do: Callable[[Value, Value, int], None]) -> None:
         """Call ``do`` with the first sliver, the number and the width of slivers.
 
         It is called once for whole slivers, and once for a partial one.
@@ -196,10 +210,10 @@ class GemmEmitter:
         if self.blocking.column_tasks == 1:
             do(self.whole, fn.i64(1), self.tail)
             return
-        with fn.if_(self._is_last_task()):
+        with fn.if_(self.is_last_task()):
             do(self.whole, fn.i64(1), self.tail)
 
-    def _is_last_task(self) -> Value:
+    def is_last_task(self) -> Value:
         """Whether the task's columns are the last ones: these alone have a partial sliver."""
         return (self.column + self.blocking.task_columns).compare("sge", self.columns)
 
@@ -244,7 +258,7 @@ class GemmEmitter:
         targets = Table(self.area.targets, padded=padded, pad=self.area.sums)
         fill_table(fn, output.rows, first - row, count, Addresses(base, engine.acc.bytes), targets)
 
-    def _fill_run_tables(self, block: Block) -> None:
+    def fill_run_tables(self, block: Block) -> None:
         """Fill the tables of the distances of the runs of a block of k from the first elements of rows and columns."""
         fn = self.fn
         runs = fn.i64(block.runs) if isinstance(block.runs, int) else block.runs
@@ -288,7 +302,8 @@ class GemmEmitter:
         blocks = self.rows <= blocking.mc or blocking.mc % rows == 0
         return blocks and (blocking.row_tasks == 1 or blocking.task_rows % rows == 0)
 
-    def _pack_right(self, number: Value, block: Block) -> None:
+    def pack_right(self, number: Value, block: Block) -> None:
+        """Pack the columns of one task, for one block of k."""
         fn, engine, rhs = self.fn, self.engine, self.product.rhs
         form, piece = pieces_of(rhs, engine.nr)
         if form == ALONG and engine.parts == 2:
@@ -310,11 +325,11 @@ class GemmEmitter:
                 fn.i64(self.sliver),
             )
 
-        self._each(pack)
+        self.each(pack)
         slivers = self.whole
         if self.tail:
             # Behind the whole slivers of other tasks there is nothing, or the slivers of another block of k.
-            slivers += 1 if self.blocking.column_tasks == 1 else self._is_last_task().cast("zext", I64)
+            slivers += 1 if self.blocking.column_tasks == 1 else self.is_last_task().cast("zext", I64)
         self.ranges.note_right(self._packed_sliver(number, fn.i64(0)), slivers, self.sliver, block, self._kept(number))
 
     def _seen_by(self, kind: PrimitiveType) -> PrimitiveType:
@@ -340,17 +355,17 @@ class GemmEmitter:
             fn.fill(self.area.sums, 0, self.areas.sums)
         with self.k_blocks() as loop:
             block = self.block(loop.index)
-            self._fill_run_tables(block)
+            self.fill_run_tables(block)
             if blocking.packs[1] and not blocking.ahead:
-                self._pack_right(loop.index, block)
+                self.pack_right(loop.index, block)
             if blocking.packs[0]:
                 self._pack_rows(count, block)
             self.flushes = self.ranges.flushing_is_exact(self._kept(loop.index))
             if self.direct or self.several:
                 advance = engine.nr if self.direct else blocking.mc * self.tile_row
-                self._each(lambda s, n, w: self._multiply(loop.index, block, (s, n), (fn.i64(0), count), w, advance))
+                self.each(lambda s, n, w: self._multiply(loop.index, block, (s, n), (fn.i64(0), count), w, advance))
             else:
-                self._each(lambda s, n, w: self._converted(loop.index, block, (s, n), (first, last), w))
+                self.each(lambda s, n, w: self._converted(loop.index, block, (s, n), (first, last), w))
         if self.several and not self.direct:
             distance = blocking.mc * self.tile_row * engine.acc.bytes
 
@@ -359,7 +374,7 @@ class GemmEmitter:
                     number = sliver + each.index
                     self._finish(fn.at(self.area.sums, I8, number * distance), number, first, count, width)
 
-            self._each(finish)
+            self.each(finish)
 
     def _multiply(
         self,
@@ -375,8 +390,7 @@ class GemmEmitter:
         The sums of the next sliver are ``advance`` elements further on.
         """
         fn, blocking, engine = self.fn, self.blocking, self.engine
-        lhs, rhs = self.product.lhs, self.product.rhs
-        sliver, count = slivers
+        (sliver, count), lhs, rhs = slivers, self.product.lhs, self.product.rhs
         runs, kc, table = block.runs, block.kc, self.area.packed_runs if self.blocking.is_mixed else self.area.runs
         if all(blocking.packs):
             runs, kc = 1, times(runs, kc)
@@ -473,7 +487,7 @@ def emit_gemm(
     name: str = "gemm",
     epilogue_call: EpilogueCall | None = None,
 ) -> Function:
-    """A task function for a product; its table is lhs, rhs, result.
+    """A task function for a product; its table is lhs, rhs, result, and a right operand that is packed once for all.
 
     If ``epilogue_call`` is given, it is called after each block of rows.
     """

@@ -17,6 +17,7 @@ from xlakit.cpu.kernels.conv.pad import emit_pad, scratch_bytes
 from xlakit.cpu.kernels.gemm.driver import emit_gemm
 from xlakit.cpu.kernels.gemm.epilogue import ENTRY, PARAMETERS, EpilogueCall, rectangle_of
 from xlakit.cpu.kernels.gemm.operands import Direction
+from xlakit.cpu.kernels.gemm.packed_once import emit_packing, packing_phase
 from xlakit.cpu.kernels.gemm.product import Product
 from xlakit.cpu.kernels.product_fusion.tiling import ProductTiling, product_of_rows, tile_first, tile_second
 from xlakit.cpu.kernels.shared.scratch import acquire, release
@@ -79,17 +80,25 @@ class _Fusion:
         """Write the functions of all phases, and make the kernel."""
         operands = [self._parameter(o) for o in self.chain.first.product.operands]
         follows = self._elements() if not self.chain.reduces else self._rows()
-        # The entries of a convolution's table: input, kernel, result, and the scratch of copied operands.
-        scratch = self.arrays if self.tiling.copies else None
+        # The entries of a product's table: operands, result, and the scratch of copied or packed operands.
+        product, blocking = self.tiling.product, self.tiling.blocking
+        scratch = self.arrays if self.tiling.copies or blocking.packs_once else None
         entries = [*operands, self.product_slot, scratch]
         phases: list[Phase] = []
         for copy in self.tiling.copies:
             pad = self._shared(("pad", copy), lambda name, copy=copy: emit_pad(self.module, copy, 3, name))
             fn = self._calling(pad, entries, None)
             phases.append(Phase(fn.name, copy.tasks, math.prod(copy.padded) * cost_model().multiplication))
+        if blocking.packs_once:
+            packing = self._shared(
+                ("packing", product, blocking), lambda name: emit_packing(self.module, product, blocking, name=name)
+            )
+            fn = self._calling(packing, entries, None)
+            phases.append(packing_phase(fn.name, product, blocking))
         fn = self._calling(self._product(self.tiling, EpilogueCall(self.product_slot is None)), entries, follows)
         phases.append(Phase(fn.name, self.tiling.tasks, self.tiling.cost + self.cost))
-        return Kernel(tuple(phases), scratch_bytes=scratch_bytes(self.tiling.copies))
+        of_scratch = blocking.packed_once_bytes(product) or scratch_bytes(self.tiling.copies)
+        return Kernel(tuple(phases), scratch_bytes=of_scratch)
 
     def _parameter(self, operand: Instruction) -> int:
         number = self.parameters.get(operand)

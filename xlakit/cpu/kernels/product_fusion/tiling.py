@@ -88,10 +88,10 @@ def tile_first(chain: Chain, *, reads_beside: bool) -> ProductTiling:
     product = product_of(chain.first)
     if chain.reduces:
         return _tile_rows(product)
-    plan = plan_product(product)
+    plan = plan_product(product, once=True)
     if plan.blocking is None:
         raise DeclinedError(f"nothing can follow a product of kind {plan.kernel}")
-    blocking = plan_gemm(product, wide=True) if reads_beside else plan.blocking
+    blocking = plan_gemm(product, wide=True, once=True) if reads_beside else plan.blocking
     return ProductTiling(product, _with_smaller_blocks(product, blocking))
 
 
