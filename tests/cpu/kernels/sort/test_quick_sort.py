@@ -8,11 +8,11 @@ import xlakit as xla
 from xlakit import target
 from xlakit.cpu.kernels import common_families
 from xlakit.cpu.kernels.shared import common
-from xlakit.cpu.kernels.sort.common import SortByDigits, SortQuickly
+from xlakit.cpu.kernels.sort.common import SortQuickly
+from xlakit.cpu.kernels.sort.digits import SortByDigits
 from xlakit.cpu.kernels.sort.plan import Method, plan_rows
 from xlakit.cpu.kernels.sort.quick import has_compress
 from xlakit.cpu.kernels.sort.record import make_layout
-from xlakit.cpu.llvm import I32
 from xlakit.data.primitive import PrimitiveType as P
 from xlakit.machine import VARIABLE
 from xlakit.options import compiling
@@ -179,8 +179,8 @@ def test_vectors_are_compressed_where_there_are_instructions_for_it(monkeypatch)
     def method():
         return plan_rows((P.F32,), 1, 1000, 1, (key,)).method
 
-    quick = SortQuickly.of(layout(key), key, exceptions=False, counter=I32)
-    by_digits = SortByDigits.of(layout(key), key, exceptions=False, counter=I32)
+    quick = SortQuickly.of(layout(key), key, exceptions=False)
+    by_digits = SortByDigits(32, 32)
     if target.has_feature("avx512f"):
         assert method() is Method.QUICK
         assert "avx512.mask.compress" in common_families.text(common.symbol_of(quick))

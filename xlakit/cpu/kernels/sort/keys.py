@@ -52,7 +52,7 @@ def has_exceptions(key: SortKey) -> bool:
 def is_exception(key: SortKey, bits: Value) -> Value:
     """Whether an element is one of those values: -0 or NaN."""
     top = 1 << (bits.type.element.bits - 1)
-    is_nan = (bits & (top - 1)).compare("ugt", _largest_magnitude(key.kind))
+    is_nan = (bits & (top - 1)).compare("ugt", largest_magnitude(key.kind))
     return is_nan | bits.eq(-top)
 
 
@@ -76,7 +76,7 @@ def restored_bits(key: SortKey, stored: Value) -> Value:
 def ordered_bits(fn: Function, key: SortKey, stored: Value, *, exceptions: bool) -> Value:
     """Unsigned integers in the order of the key, from stored bits; ``exceptions`` is whether there may be some."""
     if is_unchanged(key):
-        ordered = _small_order(fn, key, stored << (stored.type.element.bits - _width(key.kind)))
+        ordered = _small_order(fn, key, stored << (stored.type.element.bits - width_of(key.kind)))
         return ~ordered if key.descending else ordered
     if not exceptions:
         return stored
@@ -99,7 +99,7 @@ def is_stored_nan(key: SortKey, stored: Value) -> Value:
     """Whether stored bits, which are not unchanged ones, are a NaN."""
     # NaNs are at both ends of the bits' order. Subtracting the number of those at one end wraps these around to the
     # top, next to the others.
-    payloads = (1 << (stored.type.element.bits - 1)) - 1 - _largest_magnitude(key.kind)
+    payloads = (1 << (stored.type.element.bits - 1)) - 1 - largest_magnitude(key.kind)
     return (stored - payloads).compare("ugt", -1 - 2 * payloads)
 
 
@@ -113,7 +113,8 @@ def _float_order(bits: Value) -> Value:
     return bits ^ (bits.integer("ashr", width - 1) | (-1 << (width - 1)))
 
 
-def _width(kind: PrimitiveType) -> int:
+def width_of(kind: PrimitiveType) -> int:
+    """The bits of a type that have its order."""
     return 8 if kind is PrimitiveType.PRED else kind.bit_width
 
 
@@ -142,13 +143,13 @@ def _small_order(fn: Function, key: SortKey, bits: Value) -> Value:
     if key.zeros_equal:
         ordered = ordered + ordered.eq(top - 1).cast("zext", type)
     if key.nan is not NanOrder.BITS:
-        largest = _largest_magnitude(kind) << (width - _width(kind))
+        largest = largest_magnitude(kind) << (width - width_of(kind))
         ordered = fn.select((bits & (top - 1)).compare("ugt", largest), position, ordered)
     return ordered
 
 
 @cache
-def _largest_magnitude(kind: PrimitiveType) -> int:
+def largest_magnitude(kind: PrimitiveType) -> int:
     """The largest bits, without the sign, that are not NaN."""
     if kind.bit_width > 8:
         infinity = np.array(np.inf, np.float64).astype(kind.dtype)

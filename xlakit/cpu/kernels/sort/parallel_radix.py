@@ -5,15 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from xlakit.cpu.kernels.shared import common
-from xlakit.cpu.kernels.sort.common import ChunkPositions, CountDigits, MoveByDigit, counter_type
-from xlakit.cpu.kernels.sort.keys import has_exceptions, load_bits, store_raw
+from xlakit.cpu.kernels.sort.digits import ChunkPositions, CountDigits, MoveByDigit, counter_type, digits_of
+from xlakit.cpu.kernels.sort.keys import load_bits, store_raw
 from xlakit.cpu.kernels.sort.plan import Form, SortPlan, parallel_radix_layout
-from xlakit.cpu.kernels.sort.record import COUNTS_BYTES, RADIX, RADIX_BITS, Record, digits_of, index_of
+from xlakit.cpu.kernels.sort.record import COUNTS_BYTES, RADIX, Record, index_of
 from xlakit.cpu.kernels.sort.rows import Rows
 from xlakit.cpu.llvm import I1, I8, I64, Effort, Module, Value
 from xlakit.cpu.loops.emit.kernel import Phase, kernel_function
 from xlakit.passes.analysis.cost_model import cost_model
-from xlakit.passes.analysis.sort_order import SortKey
 
 
 def emit_parallel(module: Module, plan: SortPlan) -> list[Phase]:
@@ -27,10 +26,9 @@ def emit_parallel(module: Module, plan: SortPlan) -> list[Phase]:
     for number, record in enumerate(plan.records):
         if plan.form is not Form.ELEMENTS:
             phases.append(parallel.make_records(number))
-        for key in reversed(record.keys):
-            # All digits of a key run the same functions, which read the number of the pass from memory.
-            phases.extend([parallel.count(record, key), parallel.scatter(record, key)] * digits_of(key))
-            parallel.passes += digits_of(key)
+        # All digits run the same functions, which read the number of the pass from memory.
+        phases.extend([parallel.count(record), parallel.scatter(record)] * len(record.digits))
+        parallel.passes += len(record.digits)
     return [*phases, parallel.finish()]
 
 
@@ -95,44 +93,34 @@ class _Parallel:
             fn.store(fn.i64(0), fn.at(first, I64, counter))
         return Phase(fn.name, 1, cost_model().cycles(40.0))
 
-    def count(self, record: Record, key: SortKey) -> Phase:
+    def count(self, record: Record) -> Phase:
         """The phase that counts a digit in each chunk."""
-        first = self.passes
+        first, function = self.passes, CountDigits(record.bits, self.counter.bits)
 
         def body(task: _Chunk) -> None:
             fn, number = task.fn, task.pass_number(_COUNTING)
-            shift = (number - first) * RADIX_BITS
             counts, current = task.counts(task.chunk), task.buffer(task.moved(number))
             fn.fill(counts, 0, RADIX * self.counter.bytes)
-
-            def call(exceptions: bool) -> None:
-                by_key = CountDigits.of(record, key, exceptions=exceptions, counter=self.counter)
-                common.call(fn, by_key, current, task.begin, task.end, shift, counts)
-
-            task.by_exceptions(key, call)
+            digit = function.digit(fn, task.digits(record), number - first)
+            common.call(fn, function, current, task.begin, task.end, digit, counts)
             task.set_pass_number(_MOVING, number)
 
         return self._tasks("sort_count_digits", body)
 
-    def scatter(self, record: Record, key: SortKey) -> Phase:
+    def scatter(self, record: Record) -> Phase:
         """The phase that moves the records of each chunk to their positions by a digit."""
-        first = self.passes
+        first, function = self.passes, MoveByDigit(record.bits, self.counter.bits)
 
         def body(task: _Chunk) -> None:
             """Move a chunk's records to the positions of their digits; nothing if the whole row has one digit."""
             fn, number = task.fn, task.pass_number(_MOVING)
-            shift = (number - first) * RADIX_BITS
             positions = fn.alloca(self.counter, RADIX, align=64)
             alike = task.positions(positions)
             moved = task.moved(number)
             current, following = task.buffer(moved), task.buffer(moved + 1)
-
-            def call(exceptions: bool) -> None:
-                by_key = MoveByDigit.of(record, key, exceptions=exceptions, counter=self.counter)
-                common.call(fn, by_key, current, following, task.begin, task.end, shift, positions)
-
             with fn.if_(~alike):
-                task.by_exceptions(key, call)
+                digit = function.digit(fn, task.digits(record), number - first)
+                common.call(fn, function, current, following, task.begin, task.end, digit, positions)
             with fn.if_(task.chunk.eq(0)):
                 fn.store(fn.select(alike, moved, moved + 1), task.moved_address(number + 1))
             task.set_pass_number(_COUNTING, number + 1)
@@ -223,16 +211,14 @@ class _Chunk:
         exceptions = self.fn.at(self.rows.scratch, I8, self.parallel.layout.exceptions)
         return self.fn.at(exceptions, I8, self.row * self.rows.plan.chunks + chunk)
 
-    def by_exceptions(self, key: SortKey, write: Callable[[bool], None]) -> None:
-        """Write code for rows with exceptions and code for rows without, if the key can have exceptions."""
+    def digits(self, record: Record) -> Value:
+        """The table of a record's digits, for this row."""
         fn = self.fn
-        if not has_exceptions(key):
-            write(False)
-            return
+        if not record.has_exceptions:
+            return digits_of(fn, record, None)
         with fn.loop(0, self.rows.plan.chunks, carried=[fn.constant(I8, 0)]) as loop:
             loop.next(loop.carried[0] | fn.load(I8, self.exception(loop.index)))
-
-        fn.if_else(loop.results[0].ne(0), lambda: write(True), lambda: write(False))
+        return digits_of(fn, record, loop.results[0].ne(0))
 
     def positions(self, target: Value) -> Value:
         """Compute the positions of this chunk's records by digit; gives whether the whole row has one digit."""

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
-from xlakit.cpu.kernels.sort.common import UNROLL
 from xlakit.cpu.kernels.sort.keys import (
     load_bits,
     load_raw,
@@ -22,6 +21,9 @@ from xlakit.cpu.loops.emit.kernel import Phase, kernel_function
 from xlakit.errors import InternalError
 from xlakit.passes.analysis.sort_order import KeyOrder, SortKey
 from xlakit.target import vector_bytes
+
+# The loop that compares is short.
+_UNROLL: Final = ('"llvm.loop.unroll.count", i32 4',)
 
 
 def emit_rows(module: Module, plan: SortPlan) -> list[Phase]:
@@ -111,7 +113,7 @@ class _Ranks:
         with fn.loop(0, self.padded, lanes, hints=NO_UNROLL) as blocks:
             own_keys = [fn.load(block, fn.at(g.buffer, self.type, blocks.index), align=16) for g in self.groups]
             positions = None if self.is_unique else fn.splat(blocks.index, lanes) + steps
-            with fn.loop(0, self.length, carried=[fn.constant(block, 0)], hints=UNROLL) as loop:
+            with fn.loop(0, self.length, carried=[fn.constant(block, 0)], hints=_UNROLL) as loop:
                 other_keys = [
                     fn.splat(fn.load(self.type, fn.at(g.buffer, self.type, loop.index)), lanes) for g in self.groups
                 ]

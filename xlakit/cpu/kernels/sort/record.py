@@ -39,11 +39,6 @@ class Field(NamedTuple):
 INDEX = -1
 
 
-def digits_of(key: SortKey) -> int:
-    """The number of digits of a key."""
-    return 8 * key.kind.byte_width // RADIX_BITS
-
-
 @dataclass(frozen=True, slots=True)
 class Record:
     """One integer that is moved instead of an element: its keys are the high bits, other fields the low ones."""
@@ -97,7 +92,7 @@ class Record:
         """The digits to sort by, the least significant first: a key, and the number of its bits below the digit."""
         digits: list[tuple[SortKey, int]] = []
         for key in reversed(self.keys):
-            digits.extend((key, RADIX_BITS * number) for number in range(digits_of(key)))
+            digits.extend((key, shift) for shift in range(0, 8 * key.kind.byte_width, RADIX_BITS))
         return digits
 
 
