@@ -7,6 +7,7 @@ import pytest
 
 import xlakit as xla
 from xlakit.ir.instruction import HloModule
+from xlakit.memory import copy_insertion
 from xlakit.passes import pipeline
 from xlakit.passes.core.framework import PassContext
 from xlakit.passes.pipeline import PASSES
@@ -152,6 +153,48 @@ def test_a_part_of_code_generation_is_named(bisect):
     found = bisect("part", "broken")
     assert (found.rule, found.parts) == ("", ("memory",))
     assert "XLAKIT_PLAIN=memory" in str(found)
+
+
+SWAPPED = """HloModule swapped
+
+step {
+  s = (f32[], f32[4], f32[4]) parameter(0)
+  n = f32[] get-tuple-element(s), index=0
+  x = f32[4] get-tuple-element(s), index=1
+  y = f32[4] get-tuple-element(s), index=2
+  m = f32[] add(n, n)
+  z = f32[4] tanh(y)
+  ROOT t = (f32[], f32[4], f32[4]) tuple(m, z, x)
+}
+
+less {
+  s = (f32[], f32[4], f32[4]) parameter(0)
+  n = f32[] get-tuple-element(s), index=0
+  most = f32[] constant(100)
+  ROOT p = pred[] compare(n, most), direction=LT
+}
+
+ENTRY main {
+  n = f32[] parameter(0)
+  x = f32[4] parameter(1)
+  one = f32[] constant(1)
+  start = f32[] maximum(n, one)
+  s = (f32[], f32[4], f32[4]) tuple(start, x, x)
+  w = (f32[], f32[4], f32[4]) while(s), condition=less, body=step
+  y = f32[4] get-tuple-element(w), index=1
+  ROOT r = f32[4] add(x, y)
+}
+"""
+
+
+def test_a_missing_copy_is_a_fault_of_the_memory_plan(bisect, monkeypatch):
+    # Put back afterwards: the file is loaded in this process, too.
+    monkeypatch.setattr(copy_insertion.CopyInsertion, "_copies", copy_insertion.CopyInsertion._copies)
+    monkeypatch.setenv("XLAKIT_CHECK_MEMORY", "0")
+    found = bisect("copies", "cpu", SWAPPED)
+    assert (found.rule, found.is_split_wrong) == ("", False)
+    assert "the memory plan is wrong: " in str(found)
+    assert "%w{2}" in found.memory_fault
 
 
 def test_what_always_fails_is_told(bisect):

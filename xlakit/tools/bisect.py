@@ -4,6 +4,9 @@ The number of rewrites that the passes may make is the fuel. With fuel 0 the pro
 unlimited fuel it fails. The least fuel with which it fails is found by binary search, first over the ends of passes,
 then within one pass. If a program fails without any rewrite, parts of code generation are switched off one by one
 (:data:`options.PLAIN`).
+
+A wrong memory plan is looked for first, by its proof: rewrites that are right bring about the loops and updates for
+which it lacks a copy, and would be named in its place.
 """
 
 from __future__ import annotations
@@ -18,13 +21,15 @@ from xlakit.api import compile
 from xlakit.arguments import converting
 from xlakit.child_process import Limits
 from xlakit.cpu.compiler import prepared
-from xlakit.errors import ArgumentError, ExecutionError
+from xlakit.errors import ArgumentError, ExecutionError, XlakitError
 from xlakit.ir.instruction import HloModule
-from xlakit.options import PLAIN
+from xlakit.memory.checker.faults import MemoryPlanError
+from xlakit.options import PLAIN, compiling
 from xlakit.passes.core.framework import PassContext
 from xlakit.passes.pipeline import run_pipeline
 from xlakit.tools.compare import LeafComparison, Tolerance, compare
 from xlakit.tools.diff.changed import changed_texts
+from xlakit.tools.inspect import generated
 from xlakit.tools.oracles.arguments import Arguments
 from xlakit.tools.oracles.oracle import Failure, Oracle, Report, Verdict, named_shapes, results_of
 from xlakit.tools.oracles.pool import OraclePool
@@ -45,7 +50,8 @@ class Bisection:
     parts: the entries of :data:`xlakit.options.PLAIN` each of which alone makes the program right.
     without: values of ``XLAKIT_DISABLE_PASSES``, the rule and the pass, that make the program right.
     is_split_wrong: whether the interpreter gives other results for the program that the partitioner makes than for the
-    whole one; looked at where the program fails without any rewrite.
+    whole one; looked at where the program fails without any rewrite. memory_fault: what the proof of the memory plan
+    says; empty where it is right, or there is none.
     """
 
     seen: str
@@ -61,6 +67,7 @@ class Bisection:
     parts: tuple[str, ...] = ()
     without: tuple[str, ...] = ()
     is_split_wrong: bool = False
+    memory_fault: str = ""
 
     @property
     def diff(self) -> str:
@@ -92,6 +99,8 @@ class Bisection:
         return "\n".join(lines)
 
     def _cause(self) -> str:
+        if self.memory_fault:
+            return f"The rewrites are not at fault: {self.memory_fault}."
         if self.rule:
             return (
                 f"Rewrite {self.fuel} of {self.rewrites} makes it fail: {self.rule}, in pass {self.pass_number}, "
@@ -106,7 +115,8 @@ class Bisection:
             return "It fails without any rewrite; parts of code generation that make it fail:"
         return (
             f"It fails without any rewrite, and whatever else is left out ({self.seen}): a kernel is wrong, or a pass "
-            "that is needed, or the program makes roundings large (xlakit run FILE --shadow f64)."
+            "that is needed (xlakit run FILE --against interpreter names the first instruction that differs), or the "
+            "program makes roundings large (xlakit run FILE --shadow f64)."
         )
 
 
@@ -154,6 +164,10 @@ class _Bisecting:
 
     def result(self) -> Bisection:
         """What makes it fail."""
+        memory_fault = _memory_fault(self._module)
+        if memory_fault:
+            parts = self._parts(["memory"])
+            return Bisection(self._first.seen, self._tries, memory_fault=memory_fault, parts=parts)
         if self._fails({"XLAKIT_FUEL": "0"}):
             parts = self._parts()
             return Bisection(self._first.seen, self._tries, parts=parts, is_split_wrong=self._is_split_wrong())
@@ -182,8 +196,8 @@ class _Bisecting:
         self._progress(" ".join(f"{name}={value}" for name, value in environment.items()))
         return self._pool.ask(self._module, environment).holds
 
-    def _parts(self) -> tuple[str, ...]:
-        return tuple(name for name in _PARTS if not self._fails({"XLAKIT_PLAIN": name}))
+    def _parts(self, names: Sequence[str] = _PARTS) -> tuple[str, ...]:
+        return tuple(name for name in names if not self._fails({"XLAKIT_PLAIN": name}))
 
     def _least_fuel(self, trace: _Trace) -> int:
         """The least fuel with which it fails: with one less it does not."""
@@ -219,6 +233,19 @@ class _Bisecting:
             return self._pool.report(module)
         finally:
             self._pool.oracle = asked
+
+
+def _memory_fault(module: HloModule) -> str:
+    """What the proof of the compiled module's memory plan says, where it fails."""
+    try:
+        with compiling(check_memory=True):
+            generated(module).memory_plan()
+    except MemoryPlanError as error:
+        return error.rule
+    except XlakitError:
+        # It cannot be compiled, which is what fails, or runs on another backend.
+        return ""
+    return ""
 
 
 def _values_of(oracle: Oracle) -> tuple[Arguments, Tolerance]:

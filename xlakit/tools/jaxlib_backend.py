@@ -21,6 +21,7 @@ from xlakit.errors import ArgumentError, UnsupportedError
 from xlakit.ir.enums import FusionKind
 from xlakit.ir.instruction import HloModule, Instruction
 from xlakit.ir.operation import TOKEN
+from xlakit.ops.communication.asynchronous import AsyncDone, CopyDone
 from xlakit.ops.control import Fusion
 from xlakit.passes.core.framework import change_computations
 from xlakit.passes.pipeline import run_pipeline
@@ -111,10 +112,14 @@ class JaxlibBackend:
     def _read(self, module: HloModule | str | bytes) -> Any:
         if isinstance(module, str):
             return self._hlo.hlo_module_from_text(module)
-        if isinstance(module, HloModule) and _is_optimized(module):
-            # The conversion to StableHLO drops layouts: jaxlib refuses bitcasts that depend on them, and aborts if they
-            # are missing in a fusion.
-            module = run_pipeline(_with_plain_fusions(module), ["inline-calls", "normalize-layouts"])
+        if isinstance(module, HloModule):
+            if any(isinstance(i.op, AsyncDone | CopyDone) for i in module.instructions):
+                # StableHLO has no asynchronous calls, and jaxlib's CPU no asynchronous copies.
+                module = run_pipeline(module, ["expand", "inline-calls"])
+            if any(i.opcode in ("fusion", "bitcast") for i in module.instructions):
+                # The conversion to StableHLO drops layouts: jaxlib refuses bitcasts that depend on them, and aborts if
+                # they are missing in a fusion.
+                module = run_pipeline(_with_plain_fusions(module), ["inline-calls", "normalize-layouts"])
         data = module.to_proto() if isinstance(module, HloModule) else module
         return self._hlo.HloModule.from_serialized_hlo_module_proto(data)
 
@@ -169,11 +174,6 @@ class JaxlibBackend:
         return array
 
 
-def _is_optimized(module: HloModule) -> bool:
-    opcodes = {i.opcode for computation in module.computations for i in computation.instructions}
-    return not opcodes.isdisjoint({"fusion", "bitcast"})
-
-
 def _with_plain_fusions(module: HloModule) -> HloModule:
     """The module with custom fusions (of XLA's own kernels) made loop fusions, which compute the same."""
 
@@ -202,16 +202,17 @@ def _register_lapack() -> None:
 
 @contextmanager
 def _refusals() -> Generator[None]:
-    """Convert jaxlib's exceptions to UnsupportedError with the first line of their messages."""
+    """Convert jaxlib's exceptions to UnsupportedError with the first line of their messages, or two after a colon."""
     try:
         yield
     except UnsupportedError:
         raise
     # IndexError: a program names devices that the client has not.
     except (RuntimeError, ValueError, IndexError, NotImplementedError) as error:
-        message = next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
+        lines = [line.strip() for line in str(error).splitlines() if line.strip()] or [type(error).__name__]
+        message = " ".join(lines[: 2 if lines[0].endswith(":") else 1])
         raise UnsupportedError(
-            f"jaxlib does not run this program: {message.strip()}", hint="run it with xlakit alone"
+            f"jaxlib does not run this program: {message}", hint="run it with xlakit alone"
         ) from None
 
 
