@@ -113,6 +113,8 @@ class JaxlibBackend:
         if isinstance(module, str):
             return self._hlo.hlo_module_from_text(module)
         if isinstance(module, HloModule):
+            # Its results are new ones here, and those of a tuple of one element no tuple to jaxlib.
+            module = module.replace(input_output_alias=(), buffer_donor=())
             if any(isinstance(i.op, AsyncDone | CopyDone) for i in module.instructions):
                 # StableHLO has no asynchronous calls, and jaxlib's CPU no asynchronous copies.
                 module = run_pipeline(module, ["expand", "inline-calls"])

@@ -29,9 +29,9 @@ from xlakit.passes.core.matching import permutation_inverse
 class NormalizeLayouts(Pass):
     """Drop all layouts but the entry's, and replace bitcasts by transposes, reshapes and bitcast-converts.
 
-    Bitcasts of padded or tiled arrays, and others whose memory is not one element after the other, become calls of
-    ``xlakit.AtSizes``, which the interpreter evaluates on a computation that keeps its layouts. Raises UnsupportedError
-    for dynamic arrays.
+    Bitcasts between tiles of different forms, of padded arrays, and others whose memory is not one element after the
+    other, become calls of ``xlakit.AtSizes``, which the interpreter evaluates on a computation that keeps its layouts.
+    Raises UnsupportedError for dynamic arrays.
     """
 
     name = "normalize-layouts"
@@ -191,22 +191,52 @@ def _as_type(value: Instruction, kind: PrimitiveType, make: HloBuilder) -> Instr
 
 
 def _is_plain(source: Shape, result: Shape) -> bool:
-    """Whether both arrays are dense, without tiles and padding, so that a bitcast can be written with reshapes.
+    """Whether a bitcast can be written with reshapes: between dense arrays, or between arrays with the same tiles.
 
     Raises UnsupportedError for dynamic arrays, which have no fixed layout.
     """
-    for shape in (source, result):
+    layouts = source.layout_or_default, result.layout_or_default
+    for shape, layout in zip((source, result), layouts, strict=True):
         if shape.is_dynamic:
             raise UnsupportedError(f"a bitcast of the dynamic array {shape}", operation="bitcast")
-        layout = shape.layout_or_default
-        if layout.padded_dimensions or layout.tiles:
+        if layout.padded_dimensions:
             return False
+    if any(layout.tiles for layout in layouts):
+        return _has_same_tiles(source, result)
     a, b = source.element_type, result.element_type
     if _bits(result) > _bits(source) or _bits(result) % a.bit_width:
         return False
     return a is b or (
         a.is_complex == b.is_complex and (a.bit_width == b.bit_width or min(a.bit_width, b.bit_width) > 7)
     )
+
+
+def _has_same_tiles(source: Shape, result: Shape) -> bool:
+    """Whether what tiles cover, the minor dimensions, is the same in both: then blocks of it lie one behind the other.
+
+    f32[2,4,5,6]{3,2,1,0:T(8,128)} -> f32[8,5,6]{2,1,0:T(8,128)}
+    """
+    if source.num_elements != result.num_elements or source.element_type is not result.element_type:
+        return False
+    covered = _covered_by_tiles(source)
+    return source.num_elements == 1 or (covered is not None and covered == _covered_by_tiles(result))
+
+
+def _covered_by_tiles(shape: Shape) -> tuple[object, ...] | None:
+    """The tiles of an array, with the sizes of the dimensions that they cover; None where they cover something else.
+
+    That are more dimensions than there are, or several that are taken together.
+    """
+    layout = shape.layout_or_default
+    tiles = [tile.dimensions for tile in layout.tiles]
+    while len(tiles) == 1 and tiles[0][:1] == (1,):
+        # A tile of one element in a dimension leaves that as it is.
+        tiles = [tiles[0][1:]]
+    rank = len(tiles[0]) if tiles else 0
+    if rank > shape.rank or any(len(tile) > rank or min(tile, default=1) < 1 for tile in tiles):
+        return None
+    sizes = [shape.dimensions[d] for d in layout.minor_to_major[:rank]]
+    return (*filter(None, tiles), *sizes, layout.element_size_in_bits)
 
 
 def _bits(shape: Shape) -> int:
