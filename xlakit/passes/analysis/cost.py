@@ -271,10 +271,11 @@ def size_in_bytes(shape: Shape) -> int:
 
 def _bytes(instruction: Instruction) -> float:
     """The bytes of memory that an instruction reads and writes when it is a kernel of its own."""
-    op, operands = instruction.op, [size_in_bytes(o.shape) for o in instruction.operands]
-    result_bytes = size_in_bytes(instruction.shape)
+    op = instruction.op
     if isinstance(op, _FREE):
+        # Before any size is known: there are as many elements of a long tuple as instructions that take one of it.
         return 0
+    operands, result_bytes = [size_in_bytes(o.shape) for o in instruction.operands], size_in_bytes(instruction.shape)
     if op.is_pointwise:
         # An operand that occurs twice is read once.
         return sum(size_in_bytes(o.shape) for o in dict.fromkeys(instruction.operands)) + result_bytes
