@@ -23,6 +23,7 @@ from xlakit.ir.instruction import HloModule, Instruction
 from xlakit.ir.operation import TOKEN
 from xlakit.ops.communication.asynchronous import AsyncDone, CopyDone
 from xlakit.ops.control import Fusion
+from xlakit.ops.elementwise.convert import Bitcast
 from xlakit.passes.core.framework import change_computations
 from xlakit.passes.pipeline import run_pipeline
 
@@ -118,7 +119,7 @@ class JaxlibBackend:
             if any(isinstance(i.op, AsyncDone | CopyDone) for i in module.instructions):
                 # StableHLO has no asynchronous calls, and jaxlib's CPU no asynchronous copies.
                 module = run_pipeline(module, ["expand", "inline-calls"])
-            if any(i.opcode in ("fusion", "bitcast") for i in module.instructions):
+            if any(isinstance(i.op, Fusion | Bitcast) for i in module.instructions):
                 # The conversion to StableHLO drops layouts: jaxlib refuses bitcasts that depend on them, and aborts if
                 # they are missing in a fusion.
                 module = run_pipeline(_with_plain_fusions(module), ["inline-calls", "normalize-layouts"])
