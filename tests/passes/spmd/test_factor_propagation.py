@@ -49,6 +49,20 @@ def test_a_product_whose_rows_and_columns_want_the_same_axes(of_x, of_y, columns
     )
 
 
+@pytest.mark.parametrize("first", ["q", "k"])
+def test_operands_that_one_split_value_becomes_are_split_when_they_meet(first):
+    """Queries of two heads and keys of one, along a split sequence: the larger operand's rows stay split."""
+    q = "v = f32[8,2,4] dot(y, w), lhs_contracting_dims={1}, rhs_contracting_dims={1} n = f32[8,2,4] negate(v)"
+    k = "k = f32[8,4] dot(y, u), lhs_contracting_dims={1}, rhs_contracting_dims={0}"
+    given = "y = f32[8,4] negate(x) w = f32[2,4,4] iota(), iota_dimension=2 u = f32[4,4] iota(), iota_dimension=1"
+    check(
+        f"x = f32[8,4] parameter(0), sharding={ROWS} {given} {q if first == 'q' else k} {k if first == 'q' else q} "
+        "ROOT r = f32[8,2,8] dot(n, k), lhs_contracting_dims={2}, rhs_contracting_dims={1}",
+        (2, 2, 8),
+        (8, 4),
+    )
+
+
 def test_the_shape_of_a_product_s_result_reaches_what_is_carried_to_it():
     """A loop's state that is a product is split as that is, rows and columns."""
     state = "(s32[], f32[8,8], f32[8,8])"

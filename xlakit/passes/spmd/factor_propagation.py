@@ -4,14 +4,18 @@ An operation spreads the split that its operands and results have in common for 
 conflict if they use the same partitions. First only splits without conflicts spread: a factor does not get partitions
 that another factor uses anywhere in the operation. At that fixed point, each value takes the splits that fit into it,
 those of the largest value first. If a split does not fit, its coarser forms are tried: for two axes the first of them.
+
+Of the operations with something to spread, elementwise ones come in the order in which they got it, so that a value is
+split as the nearest one; then all come in the order of the program. Queries and keys of one split sequence thus have
+their splits when their product is settled, where these conflict, and the larger one decides for it.
 """
 
 from __future__ import annotations
 
 import math
-from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
+from heapq import heappop, heappush
 
 from xlakit.dataclass import dataclass
 from xlakit.passes.spmd.shardings.correspondences import BACKWARDS, FORWARDS, ORDERS, Correspondence
@@ -26,6 +30,30 @@ class Tie:
     operands: tuple[int, ...]
     results: tuple[int, ...]
     by: Correspondence
+
+
+class _Queue:
+    """The numbers of ties that wait, each once: in the order of the program, or in that in which they came."""
+
+    def __init__(self, *, in_program_order: bool) -> None:
+        self.waiting: set[int] = set()
+        self._in_program_order = in_program_order
+        self._order: list[tuple[int, int]] = []
+        self._came = 0
+
+    def add(self, ties: Iterable[int]) -> None:
+        """Add those that do not wait yet."""
+        for number in ties:
+            if number not in self.waiting:
+                self.waiting.add(number)
+                self._came += 1
+                heappush(self._order, (0 if self._in_program_order else self._came, number))
+
+    def next(self) -> int:
+        """Take the first one."""
+        _, number = heappop(self._order)
+        self.waiting.discard(number)
+        return number
 
 
 class FactorPropagation:
@@ -55,18 +83,13 @@ class FactorPropagation:
         """Spread all tilings: operations in their order, and in each order without conflicts first."""
         for order in ORDERS:
             for settle in (self._without_conflicts, self._with_conflicts):
-                queue = deque(
-                    dict.fromkeys(t for n, own in enumerate(self._tilings) if any(own) for t in self._tied[n])
-                )
-                waiting = set(queue)
-                while queue:
-                    number = queue.popleft()
-                    waiting.discard(number)
-                    tie = self._ties[number]
+                queue = _Queue(in_program_order=order != ORDERS[0])
+                queue.add(t for n, own in enumerate(self._tilings) if any(own) for t in self._tied[n])
+                while queue.waiting:
+                    tie = self._ties[queue.next()]
                     wanted = self._common(tie, order)
                     for node in settle(tie, wanted) if wanted else ():
-                        queue.extend(t for t in self._tied[node] if t not in waiting)
-                        waiting.update(self._tied[node])
+                        queue.add(self._tied[node])
 
     def _members(self, tie: Tie) -> list[tuple[int, Dims]]:
         nodes = (*tie.operands, *tie.results)
