@@ -119,6 +119,13 @@ def test_loops_whose_branches_change_are_interleaved():
     assert hints_for_body(["interleave", "other"], lines, ["%j"]) == ["other"]
 
 
+def test_long_loops_are_interleaved_where_their_operations_wait_for_each_other():
+    sums = [f"  %s{n}.{k + 1} = fadd float %s{n}.{k}, %x" for n in range(40) for k in range(20)]
+    assert hints_for_body(["interleave", "other"], sums, ["%i"]) == ["other"]
+    one = [f"  %s{k + 1} = fadd float %s{k}, %x" for k in range(800)]
+    assert hints_for_body(["interleave", "other"], one, ["%x"]) == ["interleave", "other"]
+
+
 # A part of the gradient of a scan over 16 rows: rows are spread, among which others are spread already. Which rows are
 # there is the same for all elements of a row.
 SPREAD = """

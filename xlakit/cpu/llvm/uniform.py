@@ -31,8 +31,12 @@ _MOST_VISITS: Final = 10_000
 _LEAST_LINES: Final = 48
 # The assumed number of uses of an argument in a function that is inlined.
 _USES_IN_CALLS: Final = 16
-# Interleaving a loop of more branches that do not change may take longer than it saves: each multiplies the visits.
-_MOST_BRANCHES: Final = 8
+# Interleaving a loop of more branches that do not change may take longer than it saves: a walk through the masks of n
+# branches has up to 2^n visits, all walks together have twice as many, and each is made for some users.
+_MOST_BRANCHES: Final = (_MOST_VISITS // (2 * _USES_IN_CALLS)).bit_length() - 1
+# Interleaving keeps a processor busy where operations wait for each other. If there are so many times as many as in the
+# longest chain, two units have something to do while results of four cycles are awaited.
+_WIDE: Final = 8
 _BRANCH: Final = "br i1 "
 _NAME: Final = re.compile(r"%[\w.]+")
 
@@ -44,9 +48,22 @@ def hints_for_body(hints: Sequence[str], lines: Sequence[str], varying: Sequence
     """
     if is_slow_to_vectorize(lines, varying):
         return [*hints, SCALAR]
-    if is_slow_to_interleave(lines, varying):
-        return [hint for hint in hints if "interleave" not in hint]
+    others = [hint for hint in hints if "interleave" not in hint]
+    if len(others) < len(hints) and (is_slow_to_interleave(lines, varying) or _is_wide(lines)):
+        return others
     return list(hints)
+
+
+def _is_wide(lines: Sequence[str]) -> bool:
+    """Whether a loop's body has enough to do while results are awaited, so that more of it is only more code."""
+    if len(lines) < _LEAST_LINES * _WIDE:
+        return False
+    depths: dict[str, int] = {}
+    for line in lines:
+        name, defines, text = line.partition(" = ")
+        if defines:
+            depths[name.strip()] = 1 + max((depths.get(match[0], 0) for match in _NAME.finditer(text)), default=0)
+    return len(depths) >= _WIDE * max(depths.values(), default=1)
 
 
 def is_slow_to_vectorize(lines: Sequence[str], varying: Iterable[str]) -> bool:

@@ -63,7 +63,9 @@ _MOST_VIEWS = knob("fusion_cluster.most_views", 64, 1)
 # How often one member is emitted in branches of interior paddings. In nested interleavings, as in an associative scan,
 # the number of emissions would double with each level.
 _MOST_BRANCHES = knob("fusion_cluster.most_branches", 2, 1)
-# How often one member is emitted inside of reductions, whose loops are unrolled.
+# How often one member is emitted inside of reductions, whose loops are unrolled: one of an instruction or two, which is
+# as long as the load that otherwise stands in its place, and any other.
+_MOST_SIMPLE_WRITTEN = knob("fusion_cluster.most_simple_written", 128, 1)
 _MOST_WRITTEN = knob("fusion_cluster.most_written", 32, 1)
 # The largest number of nests into which loops are cut where a view begins or ends.
 _MOST_NESTS = knob("fusion_cluster.most_nests", 16, 1)
@@ -220,7 +222,9 @@ class Cluster:
             return False
         if self._emissions + emissions * _operations(instruction) > _MOST_COMPUTED.value:
             return False
-        if demand.copies > 1 and emissions > _MOST_WRITTEN.value:
+        is_short = is_simple(instruction) or isinstance(instruction.op, MOVEMENT)
+        most = _MOST_SIMPLE_WRITTEN if is_short else _MOST_WRITTEN
+        if demand.copies > 1 and emissions > most.value:
             return False
         is_computed = not isinstance(instruction.op, MOVEMENT)
         if is_computed and len(demand.views) > _MOST_BRANCHES.value and any(map(is_in_branch, demand.views)):
