@@ -386,6 +386,10 @@ def test_whole_arrays_are_split_and_each_device_has_its_part(tmp_path: Path, cap
     capsys.readouterr()
     assert main([*command, "--instruction", "sine", "--device", "2", "-o", str(tmp_path / "no")]) == 1
     assert "there is no device 2" in capsys.readouterr().err
+    assert main([*command, "--instruction", "of-the-whole", "-o", str(tmp_path / "no")]) == 1
+    assert "of one of 2 devices, has no instruction %of-the-whole\n  hint: xlakit opt FILE --passes partition has" in (
+        capsys.readouterr().err
+    )
 
 
 def test_narrow_types_and_tuples_go_through_the_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]):

@@ -31,7 +31,6 @@ from xlakit.tools.shards import on_devices, without_shardings
 from xlakit.tools.stand_ins import stand_ins
 
 # Operations that depend on the device that runs them, or on values of other devices.
-_ALL_NAMES = "xlakit convert FILE --to text has all names"
 _AMONG_DEVICES = (Collective, Permuting, PartitionId, ReplicaId)
 
 
@@ -211,7 +210,20 @@ def _find(module: HloModule, name: str) -> tuple[Computation, Instruction]:
                     raise ArgumentError(f"%{target} is a parameter", hint="name an instruction that computes something")
                 return computation, instruction
     names = (i.name for i in module.instructions)
-    raise ArgumentError(f"{module.name} has no instruction %{target}", hint=meant(target, names, _ALL_NAMES))
+    raise ArgumentError(
+        f"{_named(module)} has no instruction %{target}", hint=meant(target, names, _where_names_are(module))
+    )
+
+
+def _named(module: HloModule) -> str:
+    return module.name + (f", of one of {module.num_partitions} devices," if module.num_partitions > 1 else "")
+
+
+def _where_names_are(module: HloModule) -> str:
+    if module.num_partitions > 1:
+        # What the partitioner has made of an instruction has another name.
+        return "xlakit opt FILE --passes partition has all names of the program of one device"
+    return "xlakit convert FILE --to text has all names"
 
 
 def _computation(module: HloModule, name: str) -> Computation:
@@ -226,11 +238,13 @@ def _computation(module: HloModule, name: str) -> Computation:
             return instruction.op.called_computations[0]
     loops = [i.name for i in module.instructions if isinstance(i.op, While)]
     names = [*(computation.name for computation in module.computations), *loops]
-    shown = f"its loops: {', '.join(loops[:10])}{', ..' if len(loops) > 10 else ''}" if loops else _ALL_NAMES
+    shown = (
+        f"its loops: {', '.join(loops[:10])}{', ..' if len(loops) > 10 else ''}" if loops else _where_names_are(module)
+    )
     if any(i.name == target for c in module.computations for i in c.instructions):
         shown = f"it is an instruction: --instruction {target}" + (f"; {shown}" if loops else "")
         raise ArgumentError(f"%{target} of {module.name} is no computation and no loop", hint=shown)
-    raise ArgumentError(f"{module.name} has no computation and no loop %{target}", hint=meant(target, names, shown))
+    raise ArgumentError(f"{_named(module)} has no computation and no loop %{target}", hint=meant(target, names, shown))
 
 
 def _before(target: Instruction, depth: int) -> set[Instruction]:
