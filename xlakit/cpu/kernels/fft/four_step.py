@@ -13,13 +13,13 @@ from xlakit.cpu.kernels.fft.lanes import (
     lane_count,
     lane_transform,
     store_point,
-    transpose,
 )
 from xlakit.cpu.kernels.fft.moves import Moves, Rows
 from xlakit.cpu.kernels.fft.plan import is_smooth
 from xlakit.cpu.kernels.fft.tables import LongRoots, Tables, load_point, roots
 from xlakit.cpu.kernels.shared.preconditions import require
 from xlakit.cpu.kernels.shared.scratch import acquire, release
+from xlakit.cpu.kernels.shared.shuffles import transposed
 from xlakit.cpu.llvm import I8, I64, PTR, VOID, Effort, Function, Module, Type, Value
 from xlakit.cpu.llvm.loop import AS_WRITTEN
 from xlakit.cpu.llvm.promises import CONTRACTS
@@ -101,6 +101,6 @@ class FourStep:
         with fn.loop(0, self.column_chunks, hints=AS_WRITTEN) as loop:
             for side in (0, 1):
                 addresses = (fn.at(row, moves.type, loop.index * 2 + side) for row in rows)
-                for lane, vector in enumerate(transpose(fn, [fn.load(moves.type, address) for address in addresses])):
+                for lane, vector in enumerate(transposed(fn, [fn.load(moves.type, address) for address in addresses])):
                     position = (loop.index * self._lanes + lane) * 2 + side
                     fn.store(vector, fn.at(memory, moves.type, position))

@@ -6,7 +6,6 @@ one memory and writes the other, so that the points come out in order.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import ClassVar
 
@@ -170,19 +169,3 @@ class _Writer:
             factor = splat_point(fn, self.part, self.lanes, table, loop.index)
             point = plain_product(load_point(fn, self.type, points, loop.index), factor)
             store_point(fn, swapped(point) if swaps else point, points, loop.index)
-
-
-def transpose(fn: Function, rows: list[Value]) -> list[Value]:
-    """The transpose of a square of vectors: exchanges blocks, then smaller blocks inside them."""
-    count = len(rows)
-    for level in range(int(math.log2(count))):
-        distance = count >> (level + 1)
-        upper = [c if not c & distance else c - distance + count for c in range(count)]
-        lower = [c + distance if not c & distance else c + count for c in range(count)]
-        exchanged = list(rows)
-        for i in range(count):
-            if not i & distance:
-                a, b = rows[i], rows[i + distance]
-                exchanged[i], exchanged[i + distance] = fn.shuffle(a, b, upper), fn.shuffle(a, b, lower)
-        rows = exchanged
-    return rows

@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import ClassVar
 
-from xlakit.cpu.kernels.fft.lanes import lane_count, store_point, transpose
+from xlakit.cpu.kernels.fft.lanes import lane_count, store_point
 from xlakit.cpu.kernels.fft.tables import load_point
 from xlakit.cpu.kernels.shared import common
-from xlakit.cpu.kernels.shared.shuffles import interleaved
+from xlakit.cpu.kernels.shared.shuffles import interleaved, transposed
 from xlakit.cpu.llvm import F32, F64, I64, PTR, Effort, Function, Type, Value, vector
 from xlakit.cpu.llvm.loop import AS_WRITTEN
 from xlakit.dataclass import dataclass
@@ -201,7 +201,7 @@ class LoadRows:
 
         def move(index: Value) -> None:
             addresses = [fn.at(row, part, index * self.width) for row in pointers]
-            square = transpose(fn, [fn.load(type, address, align=part.bytes) for address in addresses])
+            square = transposed(fn, [fn.load(type, address, align=part.bytes) for address in addresses])
             self.put(fn, memory, index, square)
 
         _squares(fn, points, type.lanes // self.width, move)
@@ -243,7 +243,7 @@ class StoreRows:
         lanes = lane_count(part)
 
         def move(index: Value) -> None:
-            square = transpose(fn, [self.number(fn, memory, index, k, factor) for k in range(lanes)])
+            square = transposed(fn, [self.number(fn, memory, index, k, factor) for k in range(lanes)])
             for row, value in zip(pointers, square, strict=True):
                 fn.store(value, fn.at(row, part, index * self.width), align=part.bytes)
 
