@@ -10,7 +10,6 @@ import inspect
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from itertools import chain, count
 from typing import Any, cast
 
 from xlakit.arguments import converting, explaining
@@ -19,8 +18,10 @@ from xlakit.data.immutable import Immutable
 from xlakit.data.shape import ProgramShape, Shape, ShapeIndex, make_tuple_shape
 from xlakit.errors import ArgumentError, Location, ShapeError
 from xlakit.ir.attributes import NO_ANNOTATIONS, AliasEntry, Annotations, OpMetadata, Sharding
-from xlakit.ir.instruction import Computation, HloModule, Instruction, computations_callees_first, infer_shape
+from xlakit.ir.instruction import Computation, HloModule, Instruction, infer_shape
+from xlakit.ir.names import unused_name
 from xlakit.ir.operation import Op
+from xlakit.ir.rebuilding import rebuilt
 from xlakit.ops.communication.collectives import DeviceNumber
 from xlakit.ops.custom_call import CustomCall
 from xlakit.ops.data import Parameter, parameter, tuple_
@@ -370,26 +371,20 @@ _NOT_CONSTANT = (Rng, RngGetAndUpdateState, DeviceNumber, CustomCall)
 
 def _named_apart(entry: Computation) -> Computation:
     """The same computation, with those that it calls renamed so that all names are unique."""
+    module = HloModule(entry.name, entry)
+    names = [c.name for c in module.computations]
+    if len(set(names)) == len(names):
+        return entry
     taken = {entry.name}
-    made: dict[Computation, Computation] = {}
-    for computation in computations_callees_first([entry]):
-        calls_changed = any(made[c] is not c for i in computation.instructions for c in i.op.called_computations)
-        new = computation
-        if calls_changed:
-            new = computation.rebuild(lambda i, operands: i.replace(op=_calling(i, made), operands=operands))
-        if computation is not entry:
-            names = chain([computation.name], (f"{computation.name}.{n}" for n in count(1)))
-            name = next(n for n in names if n not in taken)
-            taken.add(name)
-            if name != computation.name:
-                new = Computation(name, new.instructions, new.root, new.execution_thread)
-        made[computation] = new
-    return made[entry]
 
+    def name(computation: Computation) -> str:
+        if computation is entry:
+            return entry.name
+        unused = unused_name(computation.name, taken)
+        taken.add(unused)
+        return unused
 
-def _calling(instruction: Instruction, made: Mapping[Computation, Computation]) -> Op:
-    op = instruction.op
-    return op.map_computations(lambda c: made[c]) if op.called_computations else op
+    return rebuilt(module, lambda _, new: new, name=name).entry
 
 
 def trace(function: Callable[..., Any], parameters: Sequence[Shape], name: str = "") -> XlaComputation:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
-
 from xlakit.formats.unique_names import is_plain, sanitized
-from xlakit.ir.instruction import Computation, HloModule, Instruction
+from xlakit.ir.instruction import HloModule, Instruction
 from xlakit.ir.names import unused_name
+from xlakit.ir.rebuilding import rebuilt
 
 
 def _plain(name: str, taken: set[str]) -> str:
@@ -22,22 +21,14 @@ def with_plain_names(module: HloModule) -> HloModule:
     named += [i.name for i in module.instructions]
     if all(map(is_plain, named)):
         return module
-    taken = {c.name for c in module.computations if is_plain(c.name)}
-    renamed: dict[Computation, Computation] = {}
+    names: dict[Instruction, str] = {}
     for computation in module.computations:
-        name = computation.name if is_plain(computation.name) else _plain(computation.name, taken)
-        renamed[computation] = dataclasses.replace(_renamed(computation, renamed), name=name)
-    return module.replace(
-        name=_plain(module.name, set()), entry=renamed[module.entry], computations=tuple(renamed.values())
+        taken = {i.name for i in computation.instructions if is_plain(i.name)}
+        names |= {i: i.name if is_plain(i.name) else _plain(i.name, taken) for i in computation.instructions}
+    taken = {c.name for c in module.computations if is_plain(c.name)}
+    renamed = rebuilt(
+        module,
+        lambda old, new: new.replace(name=names[old]),
+        name=lambda c: c.name if is_plain(c.name) else _plain(c.name, taken),
     )
-
-
-def _renamed(computation: Computation, renamed: dict[Computation, Computation]) -> Computation:
-    taken = {i.name for i in computation.instructions if is_plain(i.name)}
-
-    def change(old: Instruction, operands: tuple[Instruction, ...]) -> Instruction:
-        name = old.name if is_plain(old.name) else _plain(old.name, taken)
-        op = old.op.map_computations(renamed.__getitem__) if old.op.called_computations else old.op
-        return old.replace(op=op, operands=operands, name=name)
-
-    return computation.rebuild(change)
+    return renamed.replace(name=_plain(module.name, set()))

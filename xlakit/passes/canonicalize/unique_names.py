@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from xlakit.formats.unique_names import unique_names
-from xlakit.ir.instruction import Computation, HloModule, Instruction
-from xlakit.passes.core.framework import Pass, PassContext, with_callees, with_computations
+from xlakit.ir.instruction import HloModule
+from xlakit.ir.rebuilding import rebuilt
+from xlakit.passes.core.framework import Pass, PassContext
 
 
 class UniqueNames(Pass):
@@ -25,19 +24,4 @@ class UniqueNames(Pass):
         names = unique_names(i for i in module.instructions)
         if all(i.name == name for i, name in names.items()):
             return module
-        made: dict[Computation, Computation] = {}
-        for old in module.computations:
-            made[old] = _renamed(with_callees(old, made), [names[i] for i in old.instructions])
-        return with_computations(module, [made[c] for c in module.computations])
-
-
-def _renamed(computation: Computation, names: Sequence[str]) -> Computation:
-    made: dict[Instruction, Instruction] = {}
-    for old, name in zip(computation.instructions, names, strict=True):
-        made[old] = old.replace(
-            operands=[made[o] for o in old.operands],
-            control_predecessors=[made[p] for p in old.control_predecessors],
-            name=name,
-        )
-    root = made[computation.root]
-    return Computation(computation.name, tuple(made.values()), root, computation.execution_thread)
+        return rebuilt(module, lambda old, new: new.replace(name=names[old]))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from xlakit.formats import hlo_text
 from xlakit.ir.instruction import Computation, HloModule, Instruction
 from xlakit.ir.names import unused_name
+from xlakit.ir.rebuilding import rebuilt
 from xlakit.tools.diff.modules import ComputationDiff, diff_modules
 
 
@@ -39,13 +40,16 @@ def _in_names_of(first: HloModule, second: HloModule) -> HloModule:
     """The second module, in which what corresponds to something in the first one has its name."""
     pairs = {c.second: c for c in diff_modules(first, second, ignore=_IGNORED).computations if c.second is not None}
     taken = {c.first.name for c in pairs.values() if c.first is not None}
-    renamed: dict[Computation, Computation] = {}
-    for computation in second.computations:
+    names: dict[Instruction, str] = {}
+
+    def name(computation: Computation) -> str:
         pair = pairs[computation]
-        name = pair.first.name if pair.first is not None else unused_name(computation.name, taken)
-        taken.add(name)
-        renamed[computation] = _renamed(computation, name, _names(pair), renamed)
-    return second.replace(entry=renamed[second.entry], computations=())
+        names.update(_names(pair))
+        chosen = pair.first.name if pair.first is not None else unused_name(computation.name, taken)
+        taken.add(chosen)
+        return chosen
+
+    return rebuilt(second, lambda old, new: new.replace(name=names[old]), name=name)
 
 
 _IGNORED = ("names", "metadata", "attributes", "order")
@@ -64,16 +68,3 @@ def _names(pair: ComputationDiff) -> dict[Instruction, str]:
             names[i.second] = unused_name(i.second.name, taken)
             taken.add(names[i.second])
     return names
-
-
-def _renamed(
-    old: Computation, name: str, names: dict[Instruction, str], renamed: dict[Computation, Computation]
-) -> Computation:
-    new: dict[Instruction, Instruction] = {}
-    for i in old.instructions:
-        op = i.op.map_computations(lambda c: renamed[c]) if i.op.can_call else i.op
-        operands = [new[o] for o in i.operands]
-        new[i] = i.replace(
-            op=op, operands=operands, name=names[i], control_predecessors=[new[p] for p in i.control_predecessors]
-        )
-    return Computation(name, tuple(new.values()), new[old.root], old.execution_thread)

@@ -15,8 +15,9 @@ from xlakit.data.literal import Array, Literal
 from xlakit.data.primitive import PrimitiveType
 from xlakit.data.shape import Shape
 from xlakit.ir.attributes import Window, WindowDimension
-from xlakit.ir.instruction import Computation, HloModule, Instruction
+from xlakit.ir.instruction import HloModule, Instruction
 from xlakit.ir.operation import Kind, Op
+from xlakit.ir.rebuilding import rebuilt
 from xlakit.ops.data import Constant, ElidedConstant, GetTupleElement, Parameter
 from xlakit.ops.movement import Broadcast
 from xlakit.tools.reduce.edits import Draft, cleaned, edited_at, inferred_again, path_of
@@ -137,21 +138,17 @@ def _mapped(
     attributes: Callable[[Op], Op],
 ) -> HloModule:
     """The module with all declared shapes, literals and attributes changed; other shapes follow from these."""
-    rebuilt: dict[Computation, Computation] = {}
 
-    def change(i: Instruction, operands: tuple[Instruction, ...]) -> Instruction:
-        op = i.op.map_computations(lambda c: rebuilt[c]) if i.op.can_call else i.op
+    def change(_: Instruction, i: Instruction) -> Instruction:
         declared = i.shape.with_leaves(shape)
-        if isinstance(op, Constant):
-            op = Constant(literal=_changed(op.literal, shape, literal))
-            return i.replace(op=op, shape=op.literal.shape)
-        if isinstance(op, Broadcast):
-            declared = _broadcast(op, operands[0].shape, declared)
-        return inferred_again(i, attributes(op), operands, declared)
+        if isinstance(i.op, Constant):
+            constant = Constant(literal=_changed(i.op.literal, shape, literal))
+            return i.replace(op=constant, shape=constant.literal.shape)
+        if isinstance(i.op, Broadcast):
+            declared = _broadcast(i.op, i.operands[0].shape, declared)
+        return inferred_again(i, attributes(i.op), i.operands, declared)
 
-    for old in module.computations:
-        rebuilt[old] = old.rebuild(change)
-    return cleaned(module, rebuilt[module.entry])
+    return cleaned(module, rebuilt(module, change).entry)
 
 
 def _broadcast(op: Broadcast, operand: Shape, declared: Shape) -> Shape:

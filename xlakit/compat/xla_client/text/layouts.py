@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from xlakit.compat.xla_client.text.numbering import rebuilt
 from xlakit.data.layout import Layout
 from xlakit.data.shape import Shape, make_tuple_shape
 from xlakit.ir.instruction import Computation, HloModule, Instruction
+from xlakit.ir.rebuilding import rebuilt
 from xlakit.ir.traits import Elementwise
 from xlakit.ops.control import Call, Conditional, While
 from xlakit.ops.data import GetTupleElement, OptimizationBarrier, Tuple
@@ -29,7 +29,11 @@ def with_inferred_layouts(module: HloModule) -> HloModule:
     """The module as XLA's builder would have it, with the layout of each array."""
     if not any(isinstance(i.op, Transpose) for i in module.instructions):
         return module
-    return rebuilt(module, lambda i: i.replace(shape=_shape(i, [o.shape for o in i.operands], lambda c: c.root.shape)))
+
+    def laid_out(_: Instruction, i: Instruction) -> Instruction:
+        return i.replace(shape=_shape(i, [o.shape for o in i.operands], lambda c: c.root.shape))
+
+    return rebuilt(module, laid_out)
 
 
 def inferred_shape(instruction: Instruction) -> Shape:

@@ -10,13 +10,14 @@ from __future__ import annotations
 import math
 import re
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import count
 
 from xlakit.data.primitive import PrimitiveType
 from xlakit.ir.attributes import AliasEntry
 from xlakit.ir.instruction import Computation, HloModule, Instruction, computations_callees_first, post_order
+from xlakit.ir.rebuilding import rebuilt
 from xlakit.ops.data import Parameter
 
 _NUMBER = re.compile(r"\.\d+$")
@@ -89,7 +90,7 @@ def converted_module(module: HloModule) -> HloModule:
     """A module that was MLIR with the names that XLA's converter gives: ``Arg_0.1``, ``add.3``, ``region_0.5``."""
     # Parameters are numbered first. Sorting is stable.
     named = rebuilt(
-        module, lambda i: i.replace(name=_converted_name(i)), lambda c: sorted(c.instructions, key=_parameter_number)
+        module, lambda _, i: i.replace(name=_converted_name(i)), lambda c: sorted(c.instructions, key=_parameter_number)
     )
     numbered = numbered_module("main", named.entry.instructions, named.entry.root, named.input_output_alias)
     kept = numbered.computations[:-1]
@@ -114,7 +115,7 @@ def number_of(name: str) -> int:
 def unnamed(module: HloModule) -> HloModule:
     """The module with names that say positions only, so that modules which differ in names alone are equal."""
     numbers = count()
-    made = rebuilt(module, lambda i: i.replace(name=f"i{next(numbers)}"), name=lambda number, _: f"c{number}")
+    made = rebuilt(module, lambda _, i: i.replace(name=f"i{next(numbers)}"), name=lambda _: f"c{next(numbers)}")
     return made.replace(name="m")
 
 
@@ -124,27 +125,8 @@ def compiled_module(module: HloModule) -> HloModule:
     if layout is not None:
         parameters = tuple(parameter.with_implied_layouts() for parameter in layout.parameters)
         layout = replace(layout, parameters=parameters, result=layout.result.with_implied_layouts())
-    made = rebuilt(module, lambda i: i.replace(shape=i.shape.with_implied_layouts()))
+    made = rebuilt(module, lambda _, i: i.replace(shape=i.shape.with_implied_layouts()))
     return made.replace(entry_computation_layout=layout, is_scheduled=True)
-
-
-def rebuilt(
-    module: HloModule,
-    change: Callable[[Instruction], Instruction],
-    order: Callable[[Computation], Iterable[Instruction]] = lambda computation: computation.instructions,
-    name: Callable[[int, Computation], str] = lambda _, computation: computation.name,
-) -> HloModule:
-    """The module with changed instructions, which have changed operands already, in an order and with names."""
-    made: dict[Computation, Computation] = {}
-
-    def new(i: Instruction, operands: tuple[Instruction, ...]) -> Instruction:
-        op = i.op.map_computations(made.__getitem__) if i.op.called_computations else i.op
-        return change(i.replace(op=op, operands=operands))
-
-    for number, old in enumerate(module.computations):
-        ordered = Computation(name(number, old), tuple(order(old)), old.root, old.execution_thread)
-        made[old] = ordered.rebuild(new)
-    return module.replace(entry=made[module.entry], computations=list(made.values()))
 
 
 def _imported(called: Computation, numbers: Iterator[int], embedded: list[Computation]) -> Computation:
@@ -184,7 +166,7 @@ def in_print_order(module: HloModule) -> HloModule:
 
     From the instructions without users, in their order, each follows its operands, the first operand first.
     """
-    return module if module.is_scheduled else rebuilt(module, lambda i: i, _in_print_order)
+    return module if module.is_scheduled else rebuilt(module, lambda _, i: i, _in_print_order)
 
 
 def _in_print_order(computation: Computation) -> Iterator[Instruction]:
