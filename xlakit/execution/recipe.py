@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from xlakit.data.immutable import Immutable
 from xlakit.dataclass import dataclass
+from xlakit.deprecation import renamed_attribute
 from xlakit.errors import UnsupportedError
 from xlakit.execution.options import ExecutionOptions
 from xlakit.execution.random_state import RandomState
@@ -19,6 +20,7 @@ from xlakit.options import Options, compiling, current
 
 if TYPE_CHECKING:
     from xlakit.execution.context import ExecutionContext
+    from xlakit.execution.groups import Grid
     from xlakit.ir.instruction import HloModule
 
 # For each device the words of its RandomState.
@@ -50,9 +52,30 @@ class Recipe(Immutable):
 
 
 class Recompiled:
-    """An executable that can be copied and pickled once its recipe is known."""
+    """An executable of a module on some devices, which can be copied and pickled once its recipe is known.
+
+    execution_context: the infeeds, outfeeds and channels of its devices. shared_context: the same, if it was given to
+    it; None if it has its own. random: the random state of each device. Device numbers are
+    ``replica * num_partitions + partition``.
+    """
 
     _recipe: Recipe | None = None
+    world = renamed_attribute("world", "execution_context")
+
+    def __init__(
+        self,
+        module: HloModule,
+        grid: Grid,
+        execution_context: ExecutionContext,
+        shared_context: ExecutionContext | None,
+        random: Sequence[RandomState],
+    ) -> None:
+        self.module = module
+        self.grid = grid
+        self.num_replicas, self.num_partitions = grid.num_replicas, grid.num_partitions
+        self.num_devices = grid.num_devices
+        self.execution_context, self.shared_context = execution_context, shared_context
+        self.random = random
 
     def made_by(
         self, compile: Callable[..., Any], module: HloModule, execution: ExecutionOptions, **arguments: Any
@@ -74,22 +97,14 @@ class Recompiled:
             )
         return self._recipe
 
-    def _random(self) -> Sequence[RandomState]:
-        raise NotImplementedError
-
-    @property
-    def shared_context(self) -> ExecutionContext | None:
-        """The execution context that it was given; None if it has its own."""
-        raise NotImplementedError
-
     @property
     def random_states(self) -> States:
         """The random state of each device."""
-        return tuple(state.words for state in self._random())
+        return tuple(state.words for state in self.random)
 
     @random_states.setter
     def random_states(self, states: States) -> None:
-        for state, words in zip(self._random(), states, strict=True):
+        for state, words in zip(self.random, states, strict=True):
             state.words = words
 
     def __copy__(self) -> Self:

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, Self
 from xlakit.arguments import converting
 from xlakit.data.nesting import leaves_of
 from xlakit.data.shape import Shape
-from xlakit.deprecation import renamed_attribute
 from xlakit.errors import (
     ArgumentError,
     DeadlockError,
@@ -110,42 +109,18 @@ def _bytes_of(shape: Shape) -> int:
 
 
 class InterpreterExecutable(Recompiled):
-    """A program ready to run. Call it with one value for each parameter.
-
-    ``execution_context`` has the infeeds, outfeeds and channels of its devices. Device numbers are
-    ``replica * num_partitions + partition``.
-    """
+    """A program ready to run. Call it with one value for each parameter."""
 
     def __init__(
         self, module: HloModule, program: Program, seed: int, execution_context: ExecutionContext | None
     ) -> None:
-        self.module = module
-        self.execution_context = execution_context if execution_context is not None else ExecutionContext()
-        self._shares_context = execution_context is not None
+        own_context = execution_context if execution_context is not None else ExecutionContext()
+        random = [RandomState(seed, device) for device in range(program.grid.num_devices)]
+        super().__init__(module, program.grid, own_context, execution_context, random)
         self._program = program
-        self._num_devices = program.grid.num_devices
         self._parameters = module.entry.parameters
         self._entry = mark_dynamic(module)
         self._fallbacks: tuple[Fallback, ...] = ()
-        # The random state of each device.
-        self.random = [RandomState(seed, device) for device in range(self.num_devices)]
-
-    world = renamed_attribute("world", "execution_context")
-
-    @property
-    def num_replicas(self) -> int:
-        """How many replicas run the program."""
-        return self._program.grid.num_replicas
-
-    @property
-    def num_partitions(self) -> int:
-        """How many partitions run the program."""
-        return self._program.grid.num_partitions
-
-    @property
-    def num_devices(self) -> int:
-        """How many devices run the program: replicas times partitions."""
-        return self._num_devices
 
     def __call__(self, *arguments: object, donate: Sequence[int] = ()) -> Any:
         """Run the program with one argument for each parameter; see :class:`Executable`. It overwrites none."""
@@ -191,14 +166,6 @@ class InterpreterExecutable(Recompiled):
         return self
 
     # -- running ---------------------------------------------------------------------------------
-
-    def _random(self) -> Sequence[RandomState]:
-        return self.random
-
-    @property
-    def shared_context(self) -> ExecutionContext | None:
-        """The execution context that it was given; None if it has its own."""
-        return self.execution_context if self._shares_context else None
 
     def call_with(self, runner: Runner, arguments: Sequence[object]) -> Any:
         """As :meth:`__call__`, each device's program being run by ``runner``."""
@@ -282,7 +249,9 @@ class InterpreterExecutable(Recompiled):
         feed_indices: for each local device the index of its feeds there; by default that of the device.
         """
         context = execution_context or self.execution_context
-        run = start_run(self._program, context, shares_context=self._shares_context or execution_context is not None)
+        run = start_run(
+            self._program, context, shares_context=self.shared_context is not None or execution_context is not None
+        )
         here = self.local_devices(context)
         indices = here if feed_indices is None else feed_indices
         if context.network is not None:

@@ -24,17 +24,15 @@ from xlakit.cpu.runtime.context import Status
 from xlakit.cpu.runtime.devices.rendezvous import WAIT
 from xlakit.cpu.runtime.host import failed_call, register_steps
 from xlakit.data.shape import Shape
-from xlakit.deprecation import renamed_attribute
 from xlakit.errors import ExecutionError, XlakitError
 from xlakit.execution.context import ExecutionContext
 from xlakit.execution.device import Device
 from xlakit.execution.program import Stopped
-from xlakit.execution.random_state import RandomState
 from xlakit.execution.recipe import Recompiled
 from xlakit.execution.run_group import has_group
 from xlakit.execution.values import to_device
 from xlakit.interpreter.executable import InterpreterExecutable, check_donated
-from xlakit.ir.instruction import HloModule, Instruction
+from xlakit.ir.instruction import Instruction
 from xlakit.ir.operation import Array, Value
 from xlakit.ops.custom_call import CustomCall
 
@@ -58,6 +56,14 @@ class CpuExecutable(GeneratedProgram, Recompiled):
         tuning: Tuning | None = None,
     ) -> None:
         super().__init__(target, generate, program=program)
+        Recompiled.__init__(
+            self,
+            reference.module,
+            reference.grid,
+            reference.execution_context,
+            reference.shared_context,
+            reference.random,
+        )
         self._reference = reference
         self._tuning = tuning
         self._key = key
@@ -84,42 +90,7 @@ class CpuExecutable(GeneratedProgram, Recompiled):
             call = make_caller(self._context, parameters, self._result, fallback)
             self._native_call = call if call is not fallback else None
 
-    def _random(self) -> Sequence[RandomState]:
-        return self._reference.random
-
     # -- properties ------------------------------------------------------------------------------
-
-    @property
-    def module(self) -> HloModule:
-        """The program, as it was given."""
-        return self._reference.module
-
-    @property
-    def num_devices(self) -> int:
-        """How many devices run the program: replicas times partitions."""
-        return self._reference.num_devices
-
-    @property
-    def num_replicas(self) -> int:
-        """How many replicas run the program."""
-        return self._reference.num_replicas
-
-    @property
-    def num_partitions(self) -> int:
-        """How many partitions run the program."""
-        return self._reference.num_partitions
-
-    @property
-    def execution_context(self) -> ExecutionContext:
-        """The infeeds, outfeeds and channels of its devices."""
-        return self._reference.execution_context
-
-    world = renamed_attribute("world", "execution_context")
-
-    @property
-    def shared_context(self) -> ExecutionContext | None:
-        """The execution context that it was given; None if it has its own."""
-        return self._reference.shared_context
 
     @property
     def tuning_report(self) -> TuningReport | None:
