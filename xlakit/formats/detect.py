@@ -113,7 +113,7 @@ def _exported(data: bytes) -> bytes | None:
 
 
 def may_be_program(head: bytes) -> bool:
-    """Whether a file that begins so may be a program: whether to read it, where nobody has named it.
+    """Whether a file that begins so may be a program, and is read although only its folder was named.
 
     head: the first bytes of the file, some 64 KiB where it has so many.
     """

@@ -65,7 +65,7 @@ def _changed(computation: Computation, context: PassContext) -> Computation:
     def of_other(rule: Rewrite) -> Rewrite:
         return lambda x, make: rule(x, make) if is_free(x) else None
 
-    # jnp.pad gives the edges a dimension of size 1, and takes it away: behind that nobody sees where they come from.
+    # jnp.pad gives the edges a dimension of size 1 and takes it away, which hides that they are slices.
     reshapes = (
         ("identity-reshape", None, of_other(identity_reshape)),
         ("reshape-twice", Reshape, of_other(reshape_twice)),
