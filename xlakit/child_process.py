@@ -24,6 +24,8 @@ from xlakit.errors import InternalError
 _LENGTH = 8
 _POLL_SECONDS = 0.05
 _PIECE = 1 << 16
+# What a child may take to end those that it has started itself.
+_ENDING_SECONDS = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +84,11 @@ class Child:
         # What was being sent is of no use any more.
         with suppress(BrokenPipeError):
             self._requests.close()
-        self._process.wait()
+        try:
+            self._process.wait(_ENDING_SECONDS)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
         self._answers.close()
 
 

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import xlakit as xla
+from xlakit.child_process import Limits, Unanswered
 from xlakit.data.primitive import PrimitiveType as P
 from xlakit.data.shape import OPAQUE_SHAPE, ProgramShape, make_shape, make_tuple_shape
 from xlakit.errors import UnsupportedError
@@ -14,7 +15,7 @@ from xlakit.tools import cli
 from xlakit.tools.compare import compare, format_table
 from xlakit.tools.inputs import flatten
 from xlakit.tools.jaxlib_backend import _refusals
-from xlakit.tools.jaxlib_child import Jaxlib
+from xlakit.tools.jaxlib_child import Jaxlib, NothingToCompareError
 
 
 def test_nan_and_infinities_must_be_the_same():
@@ -158,6 +159,31 @@ def test_a_loop_against_jaxlib_starts_it_once(tmp_path, capsys, monkeypatch):
     # Of all runs together: the first takes longer than this already.
     assert cli.main(["run", str(path), "--against", "jaxlib", "--compare-timeout", "0.01"]) == 3
     assert "jaxlib gave no result in 0.01 s" in capsys.readouterr().err
+
+
+class LateChild:
+    """In place of jaxlib's process one whose first answer comes too late."""
+
+    def __init__(self):
+        self.asked = 0
+
+    def ask(self, request, limits):
+        self.asked += 1
+        if self.asked == 1:
+            raise Unanswered("timed out")
+        return [np.zeros(3)]
+
+    def end(self):
+        pass
+
+
+def test_a_late_answer_is_not_taken_for_the_next_one(monkeypatch):
+    monkeypatch.setattr(Jaxlib, "_start", lambda self: LateChild())
+    with Jaxlib(Limits(seconds=5.0)) as jaxlib:
+        run = jaxlib.prepare(xla.HloModule.from_text(_LOOP))
+        for _ in range(2):
+            with pytest.raises(NothingToCompareError, match="no result in 5 s"):
+                run([[np.zeros(3, np.float32)]])
 
 
 def test_tokens_are_not_compared_with_jaxlib(tmp_path, capsys):

@@ -46,6 +46,8 @@ class Jaxlib:
         self._left = limits.seconds
         self._messages = tempfile.TemporaryFile()  # noqa: SIM115
         self._child: Child | None = None
+        # Why there are no more results: a late answer would be taken for that of the next request.
+        self._failure: NothingToCompareError | None = None
 
     def __enter__(self) -> Self:
         return self
@@ -71,12 +73,15 @@ class Jaxlib:
             raise NothingToCompareError(
                 "tokens are not given to jaxlib", hint="leave the tokens out of the entry's parameters"
             )
+        if self._failure is not None:
+            raise self._failure
         child = self._child = self._child or self._start()
         start = time.monotonic()
         try:
             answer = child.ask((program, arguments), replace(self._limits, seconds=self._left))
         except Unanswered as error:
-            raise self._without_result(child, error) from None
+            self._failure = self._without_result(child, error)
+            raise self._failure from None
         self._left -= time.monotonic() - start
         if isinstance(answer, UnsupportedError):
             raise NothingToCompareError(answer.rule, hint=answer.hint)
