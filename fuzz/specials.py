@@ -5,7 +5,7 @@ infinities and NaN, the ends of the range, in each combination of two operands o
 Where these are drawn one by one, a pair comes up once in thousands of programs. Results narrower than F32 are converted
 in the same loop as well, where they go on in registers: they must be the numbers that are stored. Types of 16 bits and
 more come first where there is not the time for all; before them, for each type whose NaNs have several fractions, what
-only moves numbers, to the bit.
+only moves numbers, to the bit, and what rounds the numbers of narrow floats to whole ones or changes their signs.
 
     python -m fuzz.specials --seed 7 --seconds 60
     python -m fuzz.specials --number 12                  one program, with its text
@@ -28,6 +28,7 @@ from fuzz.programs.values import (
     COMPLEX,
     FLOATS,
     MANY_NANS,
+    NARROW_FLOATS,
     SPECIAL,
     Array,
     dtype_of,
@@ -43,8 +44,11 @@ from xlakit.ir.instruction import HloModule
 from xlakit.options import compiling, current
 from xlakit.tools.inputs import flatten
 
-# So many operations are in one program.
+# Functions of narrow floats that are exact but at the ends of the range: they come first.
+_EXACT = ("abs", "ceil", "floor", "negate", "round-nearest-afz", "round-nearest-even", "sign")
+# So many operations are in one program; where they are converted, too, one loop has no more results than twice as many.
 _MOST = 8
+_MOST_CONVERTED = 4
 # Of complex numbers there are too many pairs for all: so many are drawn.
 _MOST_NUMBERS = 24
 _PARTS = (0.0, -0.0, 1.0, -1.0, np.inf, -np.inf, np.nan)
@@ -105,22 +109,29 @@ def batches(seed: int) -> list[Batch]:
         unary = [o for o, kinds in {**UNARY, **ELEMENTARY_UNARY}.items() if kind in kinds]
         conversions = [f"convert {other}" for other in ALL_TYPES]
         binary = [o for o, kinds in BINARY.items() if kind in kinds and (o, kind) not in _LEFT_OUT]
-        for arity, opcodes in ((1, unary), (1, conversions), (2, binary)):
+        exact = [o for o in unary if kind in NARROW_FLOATS and o in _EXACT]
+        unary = [o for o in unary if o not in exact]
+        most = _MOST_CONVERTED if kind in (*NARROW_FLOATS, "f16", "bf16") else _MOST
+        for arity, opcodes in ((1, exact), (1, unary), (1, conversions), (2, binary)):
             rng.shuffle(opcodes)
-            cut = [tuple(opcodes[i : i + _MOST]) for i in range(0, len(opcodes), _MOST)]
+            cut = [tuple(opcodes[i : i + most]) for i in range(0, len(opcodes), most)]
             found += [Batch(kind, arity, some, rng.random() < 0.5) for some in cut]
     return sorted(found, key=lambda batch: rng.random() + _rank(batch))
 
 
 def _rank(batch: Batch) -> float:
     """How much later a batch comes than others, of which some come later all the same."""
+    if batch.kind in NARROW_FLOATS and batch.opcodes[0] in _EXACT:
+        return -1.0
     if batch.kind not in (*FLOATS, *COMPLEX):
         return 1.0
     return 0.5 if batch.opcodes[0].startswith("convert") else 0.0
 
 
 def numbers(kind: str, rng: np.random.Generator) -> Array:
-    """The special values of a type, and a few others."""
+    """The special values of a type, and a few others; of one of eight bits all."""
+    if kind in NARROW_FLOATS and kind != "f4e2m1fn":
+        return rng.permutation(np.arange(256, dtype=np.uint8)).view(dtype_of(kind))
     if is_complex(kind):
         given = make_values(rng, "f32" if kind == "c64" else "f64", [2], SPECIAL).astype(np.float64)
         parts = [*_PARTS, *given]

@@ -411,7 +411,7 @@ BUGS: tuple[Bug, ...] = (
     Bug(
         "rounded-past-the-largest",
         "144871c5",
-        "forms",
+        "specials",
         "numbers of f8e3m4 that are rounded past the largest one are finite where they are read in the same loop",
         (Edit("xlakit/cpu/scalars/real.py", "max).is_integer()", "max).is_integer() or True"),),
     ),

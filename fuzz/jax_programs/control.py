@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from fuzz.jax_programs.operations import KINDS, OPERATIONS, Source, Value, Values, alike, fit, number
+from fuzz.jax_programs.operations import KINDS, OPERATIONS, Source, Value, Values, alike, constant_bits, fit, number
 
 _DEPTH = 3
 
@@ -23,8 +23,10 @@ def program(seed: str, depth: int = 0) -> Callable[..., tuple[Value, ...]]:
         for _ in range(r.randint(2, 9 - 2 * depth)):
             known.extend(_step(r, known, depth))
         chosen = [r.choice(known) for _ in range(r.randint(1, 4))]
+        # What constants there are in the end tells whether they were lost on the way.
+        told = [constant_bits(r, known)] if depth == 0 and r.random() < 0.5 else []
         # The newest value is what most of the others are for.
-        return (known[-1], *chosen)
+        return (known[-1], *chosen, *told)
 
     return run
 

@@ -379,5 +379,4 @@ def bits(r: Source, values: Values) -> Value:
 OPERATIONS: tuple[Callable[[Source, Values], Value], ...] = (
     unary, unary, binary, binary, binary, compare, compare, select_scalar, select_scalar, reduce, reduce, accumulate,
     move, move, index, index, update, update, update, product, window, make, make, bits, constant_bits,
-    constant_bits,
 )  # fmt: skip

@@ -187,7 +187,7 @@ def chosen_row(draft: Draft, value: Named) -> Named:
         else draft.computation([f"x = {kind}[] parameter(0)", f"r = {kind}[] parameter(1)"])
     )
     made: list[str] = []
-    for _ in range(draft.integer(1, 2)):
+    for _ in range(draft.pick([1, 1, 2])):
         row = gather_rows(draft, value, axis, [1, *rest], draft.integer(0, value.dims[axis] - 1))
         flipped = draft.emit(
             f"{kind}[{join([1, *rest])}]", f"{'not' if kind == 'pred' or kind in INTEGERS else 'negate'}({row})"
@@ -202,7 +202,8 @@ def chosen_row(draft: Draft, value: Named) -> Named:
         )
     both = [*made, value.name][:2]
     both = [both[i] for i in draft.permutation(2)]
-    condition = draft.parameter("pred", [], values=np.asarray(draft.chance()))
+    # Mostly a single slice is not written.
+    condition = draft.parameter("pred", [], values=np.asarray((both[0] == value.name) == draft.chance(0.7)))
     wide = draft.emit(f"pred[{join(value.dims)}]", f"broadcast({condition}), dimensions={{}}")
     return Named(draft.emit(value.shape, f"select({wide}, {both[0]}, {both[1]})"), kind, value.dims)
 
@@ -324,5 +325,5 @@ ONLY_MOVES: tuple[Callable[[Draft, Named], Named], ...] = (
 
 MOVES: tuple[Callable[[Draft, Named], Named], ...] = (
     transpose, transpose, reverse, cut, pad, pad, join_pieces, join_pieces, reshape, dynamic_part, gather, gather,
-    scatter, chosen_row, sort, product, spread, take_along, rebits, beside_known,
+    scatter, chosen_row, chosen_row, sort, product, spread, take_along, rebits, beside_known,
 )  # fmt: skip
