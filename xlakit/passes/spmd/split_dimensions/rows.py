@@ -145,9 +145,9 @@ def _split_rows(table: Piece, single: Sequence[int], scope: Scope) -> dict[int, 
 def _with_rows(rule: Factors, rows: dict[int, Split], *, results: bool) -> Factors:
     """A rule with additional factors for the rows of the first operand and, with ``results``, of the result."""
     operand = tuple(_ROWS + d if _ROWS + d in rows else f for d, f in enumerate(rule.operands[0]))
-    said = tuple(_ROWS + d if _ROWS + d in rows else f for d, f in enumerate(rule.results[0]))
+    result = tuple(_ROWS + d if _ROWS + d in rows else f for d, f in enumerate(rule.results[0]))
     return dataclasses.replace(
-        rule, operands=(operand, *rule.operands[1:]), results=(said,) if results else rule.results
+        rule, operands=(operand, *rule.operands[1:]), results=(result,) if results else rule.results
     )
 
 

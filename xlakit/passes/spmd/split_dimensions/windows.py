@@ -51,12 +51,12 @@ T = TypeVar("T")
 class Reading:
     """The ranges of an operand's dimension that the parts of a dimension of the result read.
 
-    seen: whether elements outside of the dimension are read, and need a value. attribute: the attribute of a part's
-    operation for the dimension: its slice, padding or window.
+    reads_outside: whether elements outside of the dimension are read, and need a value. attribute: of the operation of
+    a part, for the dimension: its slice, padding or window.
     """
 
     ranges: Ranges
-    seen: bool
+    reads_outside: bool
     attribute: object
 
 
@@ -87,7 +87,9 @@ def _slice(old: Instruction, dimension: int, count: int) -> Reading:
     own, parts = old.op_as(Slice).slice[dimension], lengths(old.shape.dimensions[dimension], count)
     needed = tuple((n - 1) * own.stride + 1 if n else 0 for n in parts)
     starts = tuple(own.start + p * parts[0] * own.stride for p in range(count))
-    return Reading(Ranges(starts, needed[0], needed), seen=False, attribute=SliceDimension(0, needed[0], own.stride))
+    return Reading(
+        Ranges(starts, needed[0], needed), reads_outside=False, attribute=SliceDimension(0, needed[0], own.stride)
+    )
 
 
 def _pad(old: Instruction, dimension: int, count: int) -> Reading | None:
@@ -97,7 +99,7 @@ def _pad(old: Instruction, dimension: int, count: int) -> Reading | None:
     if found is None:
         return None
     ranges, low, high = found
-    return Reading(ranges, seen=True, attribute=PaddingDimension(low, high, own.interior_padding))
+    return Reading(ranges, reads_outside=True, attribute=PaddingDimension(low, high, own.interior_padding))
 
 
 def dilated(step: int, low: int, dilation: int, reaches: Sequence[int | None]) -> tuple[Ranges, int, int] | None:
@@ -126,7 +128,7 @@ def _reverse(old: Instruction, dimension: int, count: int) -> Reading | None:
     parts = lengths(size, count)
     starts = tuple(size - (p + 1) * parts[0] for p in range(count))
     needed = tuple(parts[0] if n else 0 for n in parts)
-    return Reading(Ranges(starts, parts[0], needed), seen=False, attribute=None)
+    return Reading(Ranges(starts, parts[0], needed), reads_outside=False, attribute=None)
 
 
 def _reduce_window(old: Instruction, dimension: int, count: int) -> Reading | None:
@@ -137,7 +139,7 @@ def _reduce_window(old: Instruction, dimension: int, count: int) -> Reading | No
     op, kind = old.op_as(ReduceWindow), old.operands[0].shape.element_type
     reading = under_window(old.operands[0].shape.dimensions[dimension], op.window.dimensions[dimension], count)
     is_known = len(old.operands) == 2 and old.shape.element_type is kind and can_be_in_parts(op.to_apply, kind)
-    return reading if reading is None or is_known or not reading.seen else None
+    return reading if reading is None or is_known or not reading.reads_outside else None
 
 
 def _convolution(old: Instruction, dimension: int, count: int) -> Reading | None:
@@ -161,7 +163,7 @@ def under_window(size: int, window: WindowDimension, count: int) -> Reading | No
         return None
     ranges, low, high = found
     own = dataclasses.replace(window, padding_low=low, padding_high=high)
-    return Reading(ranges, seen=not ranges.within(size), attribute=own)
+    return Reading(ranges, reads_outside=not ranges.within(size), attribute=own)
 
 
 # -- the operation of a part -----------------------------------------------------------------------------
@@ -183,10 +185,10 @@ def windowed(s: Splitter) -> Piece | None:
     if moved is None or moved[0] >= moved[1] or any(_leaves_few(old, dim) for dim in along):
         return None
     local = s.local(operands)
-    fill = _outside(s, local) if any(dim.reading.seen for dim in along) else None
+    fill = _outside(s, local) if any(dim.reading.reads_outside for dim in along) else None
     for dim in along:
         halo = s.halo(operands[0], dim.source, dim.split, sizes[dim.source])
-        local[0] = halo.fetched(local[0], dim.reading.ranges, fill if dim.reading.seen else None)
+        local[0] = halo.fetched(local[0], dim.reading.ranges, fill if dim.reading.reads_outside else None)
     op = _of_part(local_op(old, operands, [tiling]), {dim.target: dim.reading.attribute for dim in along})
     shape = old.shape.with_dimensions(local_sizes(tiling, old.shape.dimensions))
     made = local[0] if isinstance(op, Slice) and shape == local[0].shape else s.make.like(old, op, local, shape)
