@@ -43,35 +43,30 @@ class ArgumentStruct:
         return ctypes.string_at(self[name], self[size])
 
 
-class NamedFloats:
-    """Names with numbers, as an array of the interface's named values: in memory that stays as long as this object."""
+class NamedValues:
+    """Names with floats or lists of integers, as an array of the interface's named values: in memory that stays as
+    long as this object.
+    """
 
-    def __init__(self, values: Mapping[str, float]) -> None:
+    def __init__(self, values: Mapping[str, float | Sequence[int]]) -> None:
         layout = arguments_of("NamedValue")
         self.count = len(values)
         self._memory = ctypes.create_string_buffer(layout.size * max(1, self.count))
-        self._names = [ctypes.create_string_buffer(name.encode()) for name in values]
+        self._held: list[Any] = []
         self.address = ctypes.addressof(self._memory)
-        for number, (name, value) in enumerate(zip(self._names, values.values(), strict=True)):
+        for number, (name, value) in enumerate(values.items()):
             address = self.address + number * layout.size
             entry = ArgumentStruct("NamedValue", address)
             entry["struct_size"], entry["extension_start"] = layout.size, 0
-            entry["name"], entry["name_size"] = ctypes.addressof(name), len(name.value)
-            entry["type"], entry["value_size"] = _FLOAT, 1
-            ctypes.c_float.from_address(address + layout.offset_and_size("value")[0]).value = value
+            text = name.encode()
+            entry["name"], entry["name_size"] = self._place(ctypes.create_string_buffer(text)), len(text)
+            if isinstance(value, (int, float)):
+                entry["type"], entry["value_size"] = _FLOAT, 1
+                ctypes.c_float.from_address(address + layout.offset_and_size("value")[0]).value = value
+            else:
+                entry["type"], entry["value_size"] = _INTEGERS, len(value)
+                entry["value"] = self._place((ctypes.c_int64 * len(value))(*value))
 
-
-class NamedIntegers:
-    """One name with a list of whole numbers, in memory that stays as long as this object."""
-
-    def __init__(self, name: str, values: Sequence[int]) -> None:
-        layout = arguments_of("NamedValue")
-        self._memory = ctypes.create_string_buffer(layout.size)
-        self._name = ctypes.create_string_buffer(name.encode())
-        self._values = (ctypes.c_int64 * len(values))(*values)
-        self.address = ctypes.addressof(self._memory)
-        entry = ArgumentStruct("NamedValue", self.address)
-        entry["struct_size"], entry["extension_start"] = layout.size, 0
-        entry["name"], entry["name_size"] = ctypes.addressof(self._name), len(self._name.value)
-        entry["type"], entry["value_size"] = _INTEGERS, len(values)
-        entry["value"] = ctypes.addressof(self._values)
+    def _place(self, memory: Any) -> int:
+        self._held.append(memory)
+        return ctypes.addressof(memory)

@@ -12,7 +12,7 @@ import numpy as np
 from xlakit.cpu.runtime import runtime_symbols
 from xlakit.cpu.runtime.host import register_steps
 from xlakit.data.nesting import leaves_of
-from xlakit.jax.arguments import NamedFloats
+from xlakit.jax.arguments import NamedValues
 from xlakit.jax.devices import MEMORY_KINDS
 from xlakit.jax.executable_metadata import ExecutableMetadata
 from xlakit.jax.native.records import EXECUTABLE, RESULT, layout_number
@@ -82,7 +82,7 @@ class Program:
             fingerprint=self.fingerprint,
             is_pure=int(self._is_pure(run)),
         )
-        self.properties: NamedFloats | None = None
+        self.properties: NamedValues | None = None
         self._describe_results(metadata)
 
     @cached_property
@@ -130,10 +130,10 @@ class Program:
         """The program as it is run, as HLO text: after the compiler's passes, if it was compiled."""
         return self.loaded.compiled.as_text()
 
-    def cost_properties(self) -> NamedFloats:
+    def cost_properties(self) -> NamedValues:
         """The cost of a call, as the interface's named values."""
         if self.properties is None:
-            self.properties = NamedFloats(self.loaded.compiled.cost_analysis())
+            self.properties = NamedValues(self.loaded.compiled.cost_analysis())
         return self.properties
 
     def memory_stats(self) -> dict[str, int]:

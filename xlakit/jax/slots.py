@@ -23,7 +23,7 @@ from xlakit.errors import (
     raised_by_handler,
 )
 from xlakit.jax.api.numbers import Code
-from xlakit.jax.arguments import ArgumentStruct, NamedIntegers
+from xlakit.jax.arguments import ArgumentStruct, NamedValues
 from xlakit.jax.devices import Devices
 from xlakit.jax.float_environment import FloatEnvironment
 from xlakit.jax.identity import device_count
@@ -49,7 +49,7 @@ class State:
         self.devices: Devices | None = None
         self._native: Native | None = None
         self.programs: dict[int, Program] = {}
-        self.attributes: NamedIntegers | None = None
+        self.attributes: NamedValues | None = None
         # Called with each new program.
         self.on_program: Callable[[Program], None] | None = None
         self._reader = threading.local()
@@ -131,7 +131,7 @@ def _attributes(state: State, struct: ArgumentStruct) -> None:
 
     if state.attributes is None:
         version: str = stablehlo.get_current_version()
-        state.attributes = NamedIntegers("stablehlo_current_version", [int(n) for n in version.split(".")])
+        state.attributes = NamedValues({"stablehlo_current_version": [int(n) for n in version.split(".")]})
         keep_for_ever(state.attributes)
     struct["attributes"], struct["num_attributes"] = state.attributes.address, 1
 
