@@ -140,3 +140,16 @@ def test_short_rows_of_a_stack_apart_in_memory_are_not_written_out():
     assert not difference(executable(*values), xla.compile(module, backend="interpreter")(*values))
     # 16 pieces of a real and an imaginary part, each written at one place.
     assert executable.llvm_ir(optimized=False).count("store float") <= 32
+
+
+def test_short_rows_of_a_stack_that_reads_each_column_once_are_written_out():
+    # Six columns of rows of 16 elements: 96 elements apart in an iteration of a loop around the pieces.
+    places = (3, 9, 0, 14, 7, 4)
+    columns = [f"s{n} = f32[500,1] slice(p), slice={{[0:500], [{k}:{k + 1}]}}" for n, k in enumerate(places)]
+    joined = "c = f32[500,6] concatenate(s0, s1, s2, s3, s4, s5), dimensions={1}"
+    lines = ["p = f32[500,16] parameter(0)", *columns, joined, "ROOT r = f32[500,6] add(c, c)"]
+    text = "\n".join(["HloModule columns", "ENTRY e {", *lines, "}"])
+    executable = xla.compile(xla.HloModule.from_text(text), backend="cpu")
+    values = numbers(np.float32, 500, 16)
+    assert np.array_equal(executable(values), 2 * values[:, places])
+    assert executable.llvm_ir(optimized=False).count("store float") == 6

@@ -14,7 +14,7 @@ from xlakit.cpu.loops.emit.lanes import LEAST_LANES, has_long_code, lanes_of
 from xlakit.cpu.loops.emit.levels import Level, Output
 from xlakit.cpu.loops.ir.cost import bytes_of, element_cost
 from xlakit.cpu.loops.ir.index import Node, Variable
-from xlakit.cpu.loops.ir.nodes import Load, Reduction, indices_of, walk
+from xlakit.cpu.loops.ir.nodes import Guarded, Load, Reduction, indices_of, walk
 from xlakit.cpu.loops.ir.space import Group, merged
 from xlakit.cpu.loops.nests.tiling import SHORT, Crossing, tiled_kernel
 from xlakit.options import knob
@@ -27,8 +27,8 @@ _MOST_WRITTEN = knob("loop_kernel.most_written", 2000, 0, 200)
 _LEAST_VECTOR = 4
 # LLVM loads and stores neighbors of at most so many iterations as vectors that it interleaves (its option
 # max-interleave-group-factor); of elements that are farther apart it makes one access for each. Its code generation
-# compares each access of a block with all others: 128 take 0.02 s, 2,000 take 4, for loops that are no faster. An array
-# that is written and one that is read, in runs of a vector, make no more.
+# compares each access of a block with all others, on any processor: 128 take 0.02 s, 2,000 take 4. An array that is
+# written and one that is read, in runs of a vector, make no more.
 _MOST_INTERLEAVED = 8
 _MOST_APART = knob("loop_kernel.most_apart", 128, 0, 2000)
 # Longer runs are not reordered, and at most this many runs are written alternately.
@@ -183,10 +183,35 @@ def _written_out(groups: Sequence[Group], nodes: Sequence[Node], outputs: Sequen
     else:
         pays = groups[-2].extent > groups[-1].extent
     size = sum(_MOST_WRITTEN.value if isinstance(n, Reduction) else 1 for n in found)
-    arrays = [*(n for n in found if isinstance(n, Load)), *outputs]
-    if len(groups) > 1 and groups[-1].extent * _apart(groups[-2], arrays) > _MOST_APART.value:
+    if len(groups) > 1 and _apart(groups[-2], _accesses(groups[-1], nodes, outputs)) > _MOST_APART.value:
         return []
     return [groups[-1]] if pays and size * groups[-1].extent <= _MOST_WRITTEN.value else []
+
+
+def _accesses(short: Group, nodes: Sequence[Node], outputs: Sequence[Output]) -> list[Output | Load]:
+    """The accesses of all iterations of a loop that is written out, of which conditions choose in each."""
+    found: list[Output | Load] = [o for o in outputs for _ in range(short.extent)]
+    met: set[Load] = set()
+    for number in range(short.extent):
+        for node in walk(nodes, partial(_computed, short.variables, number)):
+            if isinstance(node, Load) and (node not in met or node.variables & set(short.variables)):
+                met.add(node)
+                found.append(node)
+    return found
+
+
+def _computed(variables: Sequence[Variable], number: int, node: Node) -> Sequence[Node]:
+    """The operands of a node that are computed in an iteration of a loop, as far as that decides its conditions."""
+    if not isinstance(node, Guarded) or len(variables) > 1:
+        return node.operands
+    values = [
+        (affine.constant + number * affine.factor_of(variables[0]), low, high, step)
+        for affine, low, high, step in node.bounds
+        if all(atom is variables[0] for atom, _ in affine.terms)
+    ]
+    if any(not low <= value <= high or (value - low) % step for value, low, high, step in values):
+        return [node.outside]
+    return [node.inside] if len(values) == len(node.bounds) else node.operands
 
 
 def _apart(group: Group, arrays: Sequence[Output | Load]) -> int:
