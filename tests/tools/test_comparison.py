@@ -222,8 +222,10 @@ def test_calls_of_lapack_in_jax_programs_are_answered(tmp_path, capsys):
 def test_an_optimized_program_is_compared_with_jaxlib(tmp_path, capsys):
     path = tmp_path / "fused.hlo"
     path.write_text(
-        "HloModule m\nfused { x = f32[2,3]{1,0} parameter(0) ROOT t = f32[3,2]{0,1} transpose(x), dimensions={1,0} }"
-        "\nENTRY e { x = f32[2,3]{1,0} parameter(0) ROOT f = f32[3,2]{0,1} fusion(x), kind=kLoop, calls=fused }"
+        "HloModule m\nfused { x = s8[2,3]{0,1} parameter(0) c = f32[2,3]{1,0} convert(x) y = f32[3,2] parameter(1) "
+        "ROOT d = f32[2,2]{1,0} dot(c, y), lhs_contracting_dims={1}, rhs_contracting_dims={0} }\nENTRY e { "
+        "x = s8[2,3]{1,0} parameter(0) y = f32[3,2] parameter(1) "
+        "ROOT f = f32[2,2] fusion(x, y), kind=kCustom, calls=fused }"
     )
     assert cli.main(["run", str(path), "--compare", "jaxlib"]) == 0
     assert "ok" in capsys.readouterr().out

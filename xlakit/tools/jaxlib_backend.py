@@ -6,7 +6,6 @@ compiles, so programs with operations that StableHLO lacks are unsupported (see 
 
 from __future__ import annotations
 
-import dataclasses
 import os
 import sys
 from collections.abc import Callable, Generator, Iterator, Sequence
@@ -18,11 +17,12 @@ import numpy as np
 
 from xlakit.data.literal import Array
 from xlakit.errors import ArgumentError, UnsupportedError
-from xlakit.ir.enums import FusionKind
 from xlakit.ir.instruction import HloModule, Instruction
 from xlakit.ir.operation import TOKEN
 from xlakit.ops.communication.asynchronous import AsyncDone, CopyDone
-from xlakit.ops.control import Fusion
+from xlakit.ops.control import Call, Fusion
+from xlakit.ops.custom_call import CustomCall
+from xlakit.ops.dynamic import AT_SIZES
 from xlakit.ops.elementwise.convert import Bitcast
 from xlakit.passes.core.framework import change_computations
 from xlakit.passes.pipeline import run_pipeline
@@ -122,7 +122,14 @@ class JaxlibBackend:
             if any(isinstance(i.op, Fusion | Bitcast) for i in module.instructions):
                 # The conversion to StableHLO drops layouts: jaxlib refuses bitcasts that depend on them, and aborts if
                 # they are missing in a fusion.
-                module = run_pipeline(_with_plain_fusions(module), ["inline-calls", "normalize-layouts"])
+                module = run_pipeline(_with_calls(module), ["inline-calls", "normalize-layouts"])
+                if any(
+                    i.op.custom_call_target == AT_SIZES for i in module.instructions if isinstance(i.op, CustomCall)
+                ):
+                    raise UnsupportedError(
+                        "a bitcast between arrays of different tiles is not given to jaxlib",
+                        hint="compare with the interpreter",
+                    )
         data = module.to_proto() if isinstance(module, HloModule) else module
         return self._hlo.HloModule.from_serialized_hlo_module_proto(data)
 
@@ -177,13 +184,13 @@ class JaxlibBackend:
         return array
 
 
-def _with_plain_fusions(module: HloModule) -> HloModule:
-    """The module with custom fusions (of XLA's own kernels) made loop fusions, which compute the same."""
+def _with_calls(module: HloModule) -> HloModule:
+    """The module with calls in place of fusions, which compute the same."""
 
     def change(old: Instruction, operands: tuple[Instruction, ...]) -> Instruction:
-        if not isinstance(old.op, Fusion) or old.op.kind is not FusionKind.CUSTOM:
+        if not isinstance(old.op, Fusion):
             return old if operands == old.operands else old.replace(operands=operands)
-        return old.replace(op=dataclasses.replace(old.op, kind=FusionKind.LOOP), operands=operands)
+        return old.replace(op=Call(to_apply=old.op.calls), operands=operands)
 
     return change_computations(module, lambda computation: computation.rebuild(change))
 
