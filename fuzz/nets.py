@@ -72,7 +72,7 @@ NETS: tuple[Net, ...] = (
         3,
         "few rows under the sanitizer",
         XLAKIT_SANITIZE="1",
-        XLAKIT_KNOBS="gemm.pairs_of_bf16=1",
+        XLAKIT_KNOBS="gemm.pairs_of_bf16=1000",
     ),
     _net("products", "fuzz.products", 3, "products and convolutions of larger sizes against the interpreter"),
     _net("convolutions", "fuzz.convolutions", 5, "dilated convolutions of narrow types in groups, with knobs drawn"),

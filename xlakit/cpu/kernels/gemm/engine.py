@@ -35,13 +35,8 @@ from xlakit.target import Processor, has_feature, processor, vector_bytes
 _TYPES = {type.name: type for type in (F32, F64, I8, I16, I32, I64)}
 # The rows of an AMX tile register, and its columns of 32 bits.
 AMX_ROWS = 16
-# 1 if products of BF16 take the instruction for pairs of them, where there is one; 0 if they are products of F32.
-_PAIRS_OF_BF16 = knob("gemm.pairs_of_bf16", lambda: int(_are_pairs_fast(machine.current())), 0, 1, tries=(0, 1))
-
-
-def _are_pairs_fast(described: machine.Machine) -> bool:
-    rate = described.rate
-    return rate("bf16_products_per_nanosecond") >= rate("fused_per_nanosecond_f32")
+# The factor by which products by pairs of BF16 are preferred to those of F32: 0 for never.
+_PAIRS_OF_BF16 = knob("gemm.pairs_of_bf16", 1.0, 0.0, 1000.0, tries=(0.0, 1000.0))
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +131,10 @@ def choose_engine(lhs: PrimitiveType, rhs: PrimitiveType, result: PrimitiveType,
 def has_pairs_of_bf16(lhs: PrimitiveType, rhs: PrimitiveType, result: PrimitiveType) -> bool:
     """Whether products of these types take the instruction for pairs of BF16."""
     only = lhs is rhs is PrimitiveType.BF16 and result in (PrimitiveType.BF16, PrimitiveType.F32)
-    return only and has_feature("avx512bf16") and vector_bytes() == 64 and bool(_PAIRS_OF_BF16.value)
+    if not only or not has_feature("avx512bf16") or vector_bytes() != 64:
+        return False
+    rate = machine.current().rate
+    return rate("bf16_products_per_nanosecond") * _PAIRS_OF_BF16.value >= rate("fused_per_nanosecond_f32")
 
 
 def has_amx(made_for: Processor, feature: str) -> bool:
