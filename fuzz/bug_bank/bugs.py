@@ -365,7 +365,7 @@ BUGS: tuple[Bug, ...] = (
         (
             Edit(
                 "xlakit/cpu/kernels/gemm/driver.py",
-                '1 if self.blocking.column_tasks == 1 else self._is_last_task().cast("zext", I64)',
+                '1 if self.blocking.column_tasks == 1 else self.is_last_task().cast("zext", I64)',
                 "1",
             ),
         ),
