@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import pickle
-import select
+import selectors
 import signal
 import subprocess
 import sys
@@ -109,17 +109,20 @@ def answer_of(descriptor: int, process: int, limits: Limits) -> Any:
     """What a child process sends to a pipe. Raises Unanswered where it ends before, or exceeds its limits."""
     deadline = time.monotonic() + limits.seconds
     data = bytearray()
-    while len(data) < _LENGTH or len(data) < _LENGTH + int.from_bytes(data[:_LENGTH], "little"):
-        left = deadline - time.monotonic()
-        if left <= 0:
-            raise Unanswered("timed out")
-        if select.select([descriptor], [], [], min(left, _POLL_SECONDS))[0]:
-            piece = os.read(descriptor, _PIECE)
-            if not piece:
-                raise Unanswered("ended")
-            data += piece
-        elif (memory := _memory_of(process)) > limits.memory:
-            raise Unanswered("out of memory", memory)
+    # Unlike select.select, they take descriptors of any number.
+    with selectors.DefaultSelector() as answers:
+        answers.register(descriptor, selectors.EVENT_READ)
+        while len(data) < _LENGTH or len(data) < _LENGTH + int.from_bytes(data[:_LENGTH], "little"):
+            left = deadline - time.monotonic()
+            if left <= 0:
+                raise Unanswered("timed out")
+            if answers.select(min(left, _POLL_SECONDS)):
+                piece = os.read(descriptor, _PIECE)
+                if not piece:
+                    raise Unanswered("ended")
+                data += piece
+            elif (memory := _memory_of(process)) > limits.memory:
+                raise Unanswered("out of memory", memory)
     return pickle.loads(memoryview(data)[_LENGTH:])
 
 
