@@ -109,8 +109,8 @@ def answer_of(descriptor: int, process: int, limits: Limits) -> Any:
     """What a child process sends to a pipe. Raises Unanswered where it ends before, or exceeds its limits."""
     deadline = time.monotonic() + limits.seconds
     data = bytearray()
-    # Unlike select.select, they take descriptors of any number.
-    with selectors.DefaultSelector() as answers:
+    # Unlike select.select it takes descriptors of any number, and unlike epoll it notices that one has been closed.
+    with selectors.PollSelector() as answers:
         answers.register(descriptor, selectors.EVENT_READ)
         while len(data) < _LENGTH or len(data) < _LENGTH + int.from_bytes(data[:_LENGTH], "little"):
             left = deadline - time.monotonic()
