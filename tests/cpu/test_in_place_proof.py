@@ -5,6 +5,7 @@ import pytest
 from fuzz.programs.composed.modules import module as generated
 from xlakit.cpu.codegen import generate
 from xlakit.cpu.entry.in_place import Refusals, in_place_pairs
+from xlakit.cpu.loops.emit.kernel import Phase
 from xlakit.cpu.program import Target
 from xlakit.execution.groups import Grid
 from xlakit.ir.instruction import HloModule
@@ -65,8 +66,9 @@ def test_later_phases_and_kernels_without_a_contract_are_refused():
     assert "nothing is stated of it" in Refusals().refusal(_step(root), 0, 0)
     negate = HloModule.from_text(text.replace("cholesky", "negate")).entry.root
     assert not Refusals().refusal(_step(negate), 0, 0)
-    step = KernelStep(negate, (None, None), (), ())
-    assert "phases" in Refusals().refusal(step, 0, 0)
+    for prepares in (False, True):
+        step = KernelStep(negate, (Phase("first", 1, 1.0, prepares=prepares), Phase("second", 1, 1.0)), (), ())
+        assert ("phases" in Refusals().refusal(step, 0, 0)) is not prepares
 
 
 def test_of_collectives_all_reduce_alone_works_in_place():

@@ -19,6 +19,7 @@ import numpy as np
 from xlakit.cpu.declined import DeclinedError
 from xlakit.cpu.kernels.library import alone
 from xlakit.cpu.kernels.shared.fingerprint import fingerprint
+from xlakit.cpu.loops.emit.kernel import Phase
 from xlakit.cpu.loops.ir.index import Affine, Node, linear
 from xlakit.cpu.loops.ir.nodes import Constant, Load, walk
 from xlakit.cpu.loops.ir.space import Space, with_splits
@@ -64,7 +65,7 @@ class Refusals:
             return "" if opcode in COLLECTIVES and result == operand else f"{opcode} moves elements"
         if step.updates.get(result) == operand and instruction.opcode in UPDATES:
             return ""
-        if len(step.phases) > 1 or step.scratch:
+        if not writes_last(step.phases, bool(step.scratch)):
             return _WHY_PHASES
         key = fingerprint(instruction)
         maps = self._maps.get(key)
@@ -173,6 +174,15 @@ def _unknown(instruction: Instruction) -> Source:
     shapes = instruction.shape.tuple_shapes_or_self
     zeros = [Constant(s.element_type, np.zeros((), s.element_type.dtype)) for s in shapes]
     return lambda _, part: zeros[part]
+
+
+def writes_last(phases: Sequence[Phase], has_scratch: bool) -> bool:
+    """Whether the last phase alone writes results, and reads no scratch memory that it writes itself.
+
+    The phases before it have read what they need when the first result is written, so what holds for a kernel of one
+    phase holds for the last one. A kernel of several other phases may read an operand after it has written a result.
+    """
+    return all(phase.prepares for phase in phases[:-1]) and (len(phases) > 1 or not has_scratch)
 
 
 def in_place_pairs(instruction: Instruction) -> frozenset[tuple[int, int]]:

@@ -37,7 +37,7 @@ def packing_phase(name: str, product: Product, blocking: Blocking) -> Phase:
     """The phase of a function that packs the right operand."""
     _, columns, depth = product.sizes
     cost = columns * depth * PACKING.value * cost_model().multiplication
-    return Phase(name, _packing_tasks(product, blocking), cost)
+    return Phase(name, _packing_tasks(product, blocking), cost, prepares=True)
 
 
 class _Packing(GemmEmitter):

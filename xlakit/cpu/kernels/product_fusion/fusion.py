@@ -88,7 +88,8 @@ class _Fusion:
         for copy in self.tiling.copies:
             pad = self._shared(("pad", copy), lambda name, copy=copy: emit_pad(self.module, copy, 3, name))
             fn = self._calling(pad, entries, None)
-            phases.append(Phase(fn.name, copy.tasks, math.prod(copy.padded) * cost_model().multiplication))
+            cost = math.prod(copy.padded) * cost_model().multiplication
+            phases.append(Phase(fn.name, copy.tasks, cost, prepares=True))
         if blocking.packs_once:
             packing = self._shared(
                 ("packing", product, blocking), lambda name: emit_packing(self.module, product, blocking, name=name)

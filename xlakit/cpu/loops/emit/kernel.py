@@ -45,12 +45,14 @@ class Phase:
     """One parallel step of a kernel: its function, its number of tasks, and the cost of all tasks in nanoseconds.
 
     grain: the number of tasks that a thread takes at a time, if tuning has chosen it; 0 if one thread takes all.
+    prepares: whether it writes nothing but scratch memory, which later phases only read.
     """
 
     function: str
     tasks: int
     cost: float
     grain: int | None = None
+    prepares: bool = False
 
 
 @dataclass(frozen=True, slots=True)
