@@ -77,7 +77,7 @@ def test_what_is_written_in_vectors_takes_no_passes():
         PackRows(floats, P.BF16, P.F32, ALONG): Effort.ALL,
         PackPanels(floats, P.F32, P.F32, ALONG): Effort.TIDY,
         PackSlivers(floats, P.F32, P.F32, ACROSS, 7, 7): Effort.TIDY,
-        PackSlivers(floats, P.F32, P.F32, SINGLE, 7, 7): Effort.ALL,
+        PackSlivers(floats, P.F32, P.F32, SINGLE, None, None): Effort.ALL,
         Pass("float", 8, True): Effort.ALL,
     }
     for function, effort in efforts.items():

@@ -16,7 +16,6 @@ from xlakit.cpu.kernels.gemm.epilogue import EpilogueCall, Rectangle
 from xlakit.cpu.kernels.gemm.macro_kernel import MacroKernel, computed_columns
 from xlakit.cpu.kernels.gemm.operands import (
     ACROSS,
-    ALONG,
     SINGLE,
     Block,
     Direction,
@@ -25,14 +24,13 @@ from xlakit.cpu.kernels.gemm.operands import (
     form_of,
     in_groups,
     joined,
-    pieces_of,
     smaller,
     times,
 )
 from xlakit.cpu.kernels.gemm.panels import PackPanels, form_of_panels
 from xlakit.cpu.kernels.gemm.product import Product
 from xlakit.cpu.kernels.gemm.rows import PackRows
-from xlakit.cpu.kernels.gemm.slivers import PackSlivers
+from xlakit.cpu.kernels.gemm.slivers import packing_of
 from xlakit.cpu.kernels.gemm.store import Output, is_stored_by_tiles
 from xlakit.cpu.kernels.shared import common
 from xlakit.cpu.kernels.shared.scratch import acquire, release
@@ -305,9 +303,6 @@ class GemmEmitter:
     def pack_right(self, number: Value, block: Block) -> None:
         """Pack the columns of one task, for one block of k."""
         fn, engine, rhs = self.fn, self.engine, self.product.rhs
-        form, piece = pieces_of(rhs, engine.nr)
-        if form == ALONG and engine.parts == 2:
-            form = SINGLE
         runs, kc = block.runs, block.kc
         if len(joined(rhs.along).dims) <= 1:
             # Adjacent runs of k in this operand are one run.
@@ -316,13 +311,14 @@ class GemmEmitter:
         def pack(sliver: Value, slivers: Value, width: int) -> None:
             common.call(
                 fn,
-                PackSlivers(replace(engine, mr=1), rhs.kind, self._seen_by(rhs.kind), form, width, piece),
+                packing_of(rhs, engine, width, kc if isinstance(kc, int) else None, self._seen_by(rhs.kind)),
                 fn.at(self.area.sliver_sources, PTR, sliver * engine.nr),
                 fn.at(self.area.runs, I64, 1),
                 *_numbers(fn, runs, kc, rhs.along.stride),
                 slivers,
                 self._packed_sliver(number, sliver),
                 fn.i64(self.sliver),
+                fn.i64(width),
             )
 
         self.each(pack)

@@ -7,11 +7,21 @@ columns and of runs of k in tables.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import ClassVar
 
 from xlakit.cpu.kernels.gemm.engine import Engine, takes_pairs_of_bf16
 from xlakit.cpu.kernels.gemm.micro_kernel import with_fours
-from xlakit.cpu.kernels.gemm.operands import ACROSS, ALONG, ElementReader, element_bytes, in_groups
+from xlakit.cpu.kernels.gemm.operands import (
+    ACROSS,
+    ALONG,
+    SINGLE,
+    ElementReader,
+    Matrix,
+    element_bytes,
+    in_groups,
+    pieces_of,
+)
 from xlakit.cpu.kernels.gemm.rows import LINE_BYTES
 from xlakit.cpu.kernels.shared.shuffles import grouped, transposed, widened
 from xlakit.cpu.llvm import I8, I32, I64, PTR, Effort, Function, Type, Value, vector
@@ -21,49 +31,63 @@ from xlakit.dataclass import dataclass
 
 # Processors do not foresee the next row where a run of elements ends: rows are prefetched so many before they are read.
 _ROWS_AHEAD = 2
+# The form of columns with runs of k shorter than the squares that are transposed otherwise, which take long to compile.
+SHORT = "short"
 # 128 in each of four bytes, the bias of left elements.
 _BIAS = 0x80808080
 # The steps whose columns are summed at once: independent sums hide the latency of the instruction.
 _SUMS_AT_ONCE = 4
 
 
+def packing_of(matrix: Matrix, engine: Engine, width: int, kc: int | None, result: PrimitiveType) -> PackSlivers:
+    """What packs slivers of ``width`` columns of the right operand, whose runs of k have ``kc`` elements, if known."""
+    form, piece = pieces_of(matrix, engine.nr)
+    if form == ALONG and engine.parts == 2:
+        form = SINGLE
+    if form == ALONG and kc is not None and kc < engine.lanes * engine.group:
+        form = SHORT
+    columns = (width, piece) if form == ACROSS else (None, None)
+    return PackSlivers(replace(engine, mr=1), matrix.kind, result, form, *columns)
+
+
 @dataclass(frozen=True, slots=True)
 class PackSlivers:
     """Packs slivers of the right operand, of type ``kind``, for a result of type ``result``.
 
-    A sliver has ``width`` columns; in the form ACROSS, ``piece`` columns at a time are adjacent. ``(ptr sources, ptr
-    runs, i64 count, i64 kc, i64 stride, i64 slivers, ptr target, i64 distance)``: ``sources`` has a pointer to each
-    column, and the other arguments are those of PackRows. Packed slivers are ``distance`` elements apart.
+    In the form ACROSS, a sliver has ``width`` columns, ``piece`` of which at a time are adjacent. ``(ptr sources, ptr
+    runs, i64 count, i64 kc, i64 stride, i64 slivers, ptr target, i64 distance, i64 width)``: ``sources`` has a pointer
+    to each column, the other arguments are those of PackRows. Packed slivers are ``distance`` elements apart.
     """
 
     engine: Engine
     kind: PrimitiveType
     result: PrimitiveType
     form: str
-    width: int
-    piece: int
+    width: int | None
+    piece: int | None
 
     family: ClassVar[str] = "gemm_pack_slivers"
-    parameters: ClassVar[Sequence[Type]] = (PTR, PTR, I64, I64, I64, I64, PTR, I64)
+    parameters: ClassVar[Sequence[Type]] = (PTR, PTR, I64, I64, I64, I64, PTR, I64, I64)
 
     def write(self, fn: Function) -> None:
         """Write its body."""
         engine = self.engine
-        if self.form == ACROSS or (self.form == ALONG and engine.parts == 1):
+        if self.form != SINGLE:
             fn.effort = Effort.TIDY
-        if self.form == ACROSS:
-            self._across(fn)
+        if self.width is not None and self.piece is not None:
+            self._across(fn, self.width, self.piece)
             _interleave(fn, engine)
             _sum_columns(fn, engine)
             return
-        sources, _, count, kc, _, slivers, target, distance = fn.parameters
+        sources, _, count, kc, _, slivers, target, distance, width = fn.parameters
         with fn.loop(0, slivers, hints=AS_WRITTEN) as sliver:
             sliver_start = fn.at(target, engine.packed, sliver.index * distance)
             columns = fn.at(sources, PTR, sliver.index * engine.nr)
-            if self.width < engine.nr and takes_pairs_of_bf16(engine):
+            if takes_pairs_of_bf16(engine):
                 # The old contents of the other columns may be subnormal, and the check of the exponents reads them.
-                fn.fill(sliver_start, 0, distance * engine.packed.bytes)
-            if self.form == ALONG and engine.parts == 1:
+                with fn.if_(width < engine.nr):
+                    fn.fill(sliver_start, 0, distance * engine.packed.bytes)
+            if self.form == ALONG:
                 self._along(fn, columns, sliver_start)
             else:
                 self._singly(fn, columns, sliver_start)
@@ -88,23 +112,23 @@ class PackSlivers:
         with fn.loop(groups * engine.vectors, whole * engine.vectors, hints=AS_WRITTEN) as more:
             fn.store(fn.constant(lanes, 0), fn.at(sliver_start, lanes, more.index), align=engine.packed.bytes)
 
-    def _across(self, fn: Function) -> None:
+    def _across(self, fn: Function, width: int, adjacent: int) -> None:
         """Pack rows of k, each for all slivers, in memory order."""
-        engine, width = self.engine, self.width
+        engine = self.engine
         reader = ElementReader(fn, engine, self.kind, self.result)
-        sources, runs, count, kc, stride, slivers, target, distance = fn.parameters
+        sources, runs, count, kc, stride, slivers, target, distance, _ = fn.parameters
         columns, group, parts = engine.nr, engine.group, engine.parts
 
         def rows(run: Value, begin: Value | int, end: Value, *, is_whole: bool = True) -> None:
             shift = fn.load(I64, fn.at(runs, I64, run * 2))
             with fn.loop(begin, end, hints=AS_WRITTEN) as step, fn.loop(0, slivers, hints=AS_WRITTEN) as sliver:
                 sliver_start = fn.at(target, engine.packed, sliver.index * distance + run * kc * (columns * parts))
-                for column in range(0, width, self.piece):
+                for column in range(0, width, adjacent):
                     piece(sliver.index, column, sliver_start, shift, step.index, is_whole)
 
         def piece(sliver: Value, column: int, sliver_start: Value, shift: Value, step: Value, is_whole: bool) -> None:
             source = fn.load(PTR, fn.at(sources, PTR, sliver * columns + column))
-            count = min(self.piece, width - column)
+            count = min(adjacent, width - column)
             # The last piece is filled with zeros up to the end of the sliver.
             lanes = columns - column if column + count == width else count
 
@@ -143,9 +167,9 @@ class PackSlivers:
 
     def _along(self, fn: Function, columns: Value, sliver_start: Value) -> None:
         """Pack columns that are contiguous along k: square blocks are transposed in registers."""
-        engine, width = self.engine, self.width
+        engine = self.engine
         reader = ElementReader(fn, engine, self.kind, self.result)
-        _, runs, count, kc, _, _, _, _ = fn.parameters
+        _, runs, count, kc, _, _, _, _, width = fn.parameters
         group, lanes = engine.group, engine.lanes
         # The loops count groups of steps of k; the elements of a group move as one 32-bit number.
         element = I32 if group > 1 else engine.packed
@@ -153,7 +177,7 @@ class PackSlivers:
         with fn.loop(0, count, hints=AS_WRITTEN) as run:
             shift = fn.load(I64, fn.at(runs, I64, run.index * 2))
             into = fn.at(sliver_start, engine.packed, run.index * kc * engine.nr)
-            with fn.loop(0, -(-width // lanes) * lanes, lanes, hints=AS_WRITTEN) as column:
+            with fn.loop(0, (width + (lanes - 1)) & -lanes, lanes, hints=AS_WRITTEN) as column:
                 # The table repeats the last column beyond the end, so that reads stay inside.
                 starts = [reader.at(fn.load(PTR, fn.at(columns, PTR, column.index + c)), shift) for c in range(lanes)]
                 with fn.loop(0, whole, lanes, hints=AS_WRITTEN) as step:
@@ -171,13 +195,14 @@ class PackSlivers:
     def _singly(self, fn: Function, columns: Value, sliver_start: Value) -> None:
         engine = self.engine
         reader = ElementReader(fn, engine, self.kind, self.result)
-        _, runs, count, kc, stride, _, _, _ = fn.parameters
+        _, runs, count, kc, stride, _, _, _, width = fn.parameters
         with fn.loop(0, count, hints=AS_WRITTEN) as run:
             shift = fn.load(I64, fn.at(runs, I64, run.index * 2))
             into = fn.at(sliver_start, engine.packed, run.index * kc * (engine.nr * engine.parts))
-            with fn.loop(0, self.width, hints=AS_WRITTEN) as column:
+            with fn.loop(0, width, hints=AS_WRITTEN) as column:
                 start = reader.at(fn.load(PTR, fn.at(columns, PTR, column.index)), shift)
-                with fn.loop(0, kc, independent=True) as step:
+                loop = fn.loop(0, kc, hints=AS_WRITTEN) if self.form == SHORT else fn.loop(0, kc, independent=True)
+                with loop as step:
                     for part, value in enumerate(reader.elements(reader.at(start, step.index * stride), 1)):
                         fn.store(value, _packed_address(fn, engine, into, step.index, column.index, part))
 
@@ -196,7 +221,7 @@ def _interleave(fn: Function, engine: Engine) -> None:
     """Bring the columns of packed slivers, one product after the other, into the order of the lanes."""
     if engine.interleaved == 1:
         return
-    _, _, count, kc, _, slivers, target, distance = fn.parameters
+    _, _, count, kc, _, slivers, target, distance, _ = fn.parameters
     columns, type = engine.nr, engine.packed
     lanes = [
         lane % engine.interleaved * (columns // engine.interleaved) + lane // engine.interleaved
@@ -217,7 +242,7 @@ def _sum_columns(fn: Function, engine: Engine) -> None:
     """Sum the columns of packed slivers, times the bias of left elements."""
     if not engine.is_biased:
         return
-    _, _, count, kc, _, slivers, target, distance = fn.parameters
+    _, _, count, kc, _, slivers, target, distance, _ = fn.parameters
     type, sums = vector(I32, engine.lanes), engine.vectors * _SUMS_AT_ONCE
     bias = fn.constant(type, _BIAS)
     registers = in_groups(count * kc + (engine.group - 1), engine.group) * engine.vectors
