@@ -65,21 +65,21 @@ _NESTED_SUMS = """
 add {{ a = f32[] parameter(0) b = f32[] parameter(1) ROOT s = f32[] add(a, b) }}
 most {{ a = f32[] parameter(0) b = f32[] parameter(1) ROOT s = f32[] maximum(a, b) }}
 ENTRY main {{
-  p = f32[5000,8] parameter(0)
+  p = f32[{1},8] parameter(0)
   zero = f32[] constant(0)
-  x = f32[5000,16,8] broadcast(p), dimensions={{0,2}}
+  x = f32[{1},16,8] broadcast(p), dimensions={{0,2}}
   c = f32[16,8] parameter(1)
-  y = f32[5000,16,8] broadcast(c), dimensions={{1,2}}
-  d = f32[5000,16,8] subtract(x, y)
-  z = f32[5000,16,8] {0}(d)
-  sums = f32[5000,16] reduce(z, zero), dimensions={{2}}, to_apply=add
-  ROOT r = f32[5000] reduce(sums, zero), dimensions={{1}}, to_apply=most
+  y = f32[{1},16,8] broadcast(c), dimensions={{1,2}}
+  d = f32[{1},16,8] subtract(x, y)
+  z = f32[{1},16,8] {0}(d)
+  sums = f32[{1},16] reduce(z, zero), dimensions={{2}}, to_apply=add
+  ROOT r = f32[{1}] reduce(sums, zero), dimensions={{1}}, to_apply=most
 }}"""
 
 
-@pytest.mark.parametrize(("opcode", "kernels"), [("abs", 1), ("exponential", 2)])
-def test_short_operations_are_written_more_often_inside_of_reductions(opcode, kernels):
-    entry = run_pipeline(xla.HloModule.from_text(_NESTED_SUMS.format(opcode))).entry
+@pytest.mark.parametrize(("opcode", "points", "kernels"), [("abs", 5000, 1), ("abs", 100, 2), ("exponential", 5000, 2)])
+def test_short_operations_of_large_arrays_are_written_more_often_inside_of_reductions(opcode, points, kernels):
+    entry = run_pipeline(xla.HloModule.from_text(_NESTED_SUMS.format(opcode, points))).entry
     assert sum(i.opcode == "fusion" for i in entry.instructions) == kernels
 
 

@@ -63,10 +63,12 @@ _MOST_VIEWS = knob("fusion_cluster.most_views", 64, 1)
 # How often one member is emitted in branches of interior paddings. In nested interleavings, as in an associative scan,
 # the number of emissions would double with each level.
 _MOST_BRANCHES = knob("fusion_cluster.most_branches", 2, 1)
-# How often one member is emitted inside of reductions, whose loops are unrolled: one of an instruction or two, which is
-# as long as the load that otherwise stands in its place, and any other.
+# How often one member is emitted inside of reductions, whose loops are unrolled: one of an instruction or two, if that
+# keeps a large array from memory, and any other.
 _MOST_SIMPLE_WRITTEN = knob("fusion_cluster.most_simple_written", 128, 1)
 _MOST_WRITTEN = knob("fusion_cluster.most_written", 32, 1)
+# Arrays of fewer elements are stored and read again in less time than it takes to compile more code.
+_LARGE_WRITTEN = knob("fusion_cluster.large_written", 1 << 14, 1)
 # The largest number of nests into which loops are cut where a view begins or ends.
 _MOST_NESTS = knob("fusion_cluster.most_nests", 16, 1)
 # Loops shorter than this are unrolled rather than cut.
@@ -222,8 +224,9 @@ class Cluster:
             return False
         if self._emissions + emissions * _operations(instruction) > _MOST_COMPUTED.value:
             return False
-        is_short = is_simple(instruction) or isinstance(instruction.op, MOVEMENT)
-        most = _MOST_SIMPLE_WRITTEN if is_short else _MOST_WRITTEN
+        most = _MOST_WRITTEN
+        if emissions > most.value and self._saves_array(instruction, emissions):
+            most = _MOST_SIMPLE_WRITTEN
         if demand.copies > 1 and emissions > most.value:
             return False
         is_computed = not isinstance(instruction.op, MOVEMENT)
@@ -231,6 +234,27 @@ class Cluster:
             return False
         more = [o for o in instruction.operands if o not in self.operands and not is_scalar_constant(o)]
         return len(self.operands) + len(more) <= _MOST_OPERANDS.value
+
+    def _saves_array(self, instruction: Instruction, emissions: int) -> bool:
+        """Whether to write out an instruction, with all that it takes to compute it, keeps a large array from memory.
+
+        If what it takes were cut within, one array or several would be stored in place of this one.
+        """
+        count = instruction.shape.num_elements
+        if count < _LARGE_WRITTEN.value:
+            return False
+        most = (_MOST_COMPUTED.value - self._emissions) // emissions
+        written, stored, rest = set[Instruction](), set[Instruction](), [instruction]
+        while rest and len(written) <= most and len(stored) <= 1:
+            value = rest.pop()
+            if value.shape.is_tuple or value.shape.num_elements < count or is_scalar_constant(value):
+                continue
+            if not is_simple(value) and not isinstance(value.op, MOVEMENT):
+                stored.add(value)
+            elif value not in written:
+                written.add(value)
+                rest.extend(value.operands)
+        return instruction in written and len(written) <= most and len(stored) <= 1
 
     def _may_feed_update(self, instruction: Instruction, users: Sequence[Instruction]) -> bool:
         """Whether an instruction reads the updated array only at the index that the same iteration writes.

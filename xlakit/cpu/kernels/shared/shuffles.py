@@ -35,7 +35,10 @@ def transposed(fn: Function, rows: Sequence[Value]) -> list[Value]:
 
 def _fenced(fn: Function, value: Value) -> Value:
     """The same vector. LLVM has fences of floats only, and keeps all bits, as no instruction is made of them."""
-    type = vector({32: F32, 64: F64}[value.type.bits], value.type.lanes)
+    kind = {32: F32, 64: F64}.get(value.type.element.bits)
+    if kind is None:
+        return value
+    type = vector(kind, value.type.lanes)
     return fn.intrinsic("llvm.arithmetic.fence", type, value.bits_as(type)).bits_as(value.type)
 
 
