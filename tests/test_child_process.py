@@ -3,6 +3,8 @@
 import fcntl
 import os
 import resource
+import signal
+import subprocess
 
 import pytest
 
@@ -24,3 +26,16 @@ def test_a_process_with_many_files_gets_answers():
         os.close(low)
         os.close(descriptor)
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+def test_a_process_that_has_ended_is_not_waited_for_while_its_own_child_keeps_the_pipe():
+    command = ["sh", "-c", "sleep 60 & exit 3"]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, start_new_session=True)
+    assert process.stdout is not None
+    try:
+        with pytest.raises(Unanswered, match="ended"):
+            answer_of(process.stdout.fileno(), process.pid, Limits(seconds=2), lambda: process.poll() is not None)
+    finally:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+        process.stdout.close()

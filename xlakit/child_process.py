@@ -70,7 +70,7 @@ class Child:
         with suppress(BrokenPipeError):
             send(self._requests, request)
         own = limits or Limits(float("inf"), sys.maxsize)
-        return answer_of(self._answers.fileno(), self._process.pid, own)
+        return answer_of(self._answers.fileno(), self._process.pid, own, lambda: not self.is_alive)
 
     def ending(self) -> str:
         """How a child that has ended did so: it ``died of SIGSEGV`` or ``ended with status 1``."""
@@ -105,8 +105,11 @@ def send(stream: IO[bytes], value: Any) -> None:
     stream.flush()
 
 
-def answer_of(descriptor: int, process: int, limits: Limits) -> Any:
-    """What a child process sends to a pipe. Raises Unanswered where it ends before, or exceeds its limits."""
+def answer_of(descriptor: int, process: int, limits: Limits, has_ended: Callable[[], bool] = lambda: False) -> Any:
+    """What a child process sends to a pipe. Raises Unanswered where it ends before, or exceeds its limits.
+
+    has_ended: whether it has; without it that is seen when no process has the other end of the pipe any more.
+    """
     deadline = time.monotonic() + limits.seconds
     data = bytearray()
     # Unlike select.select it takes descriptors of any number, and unlike epoll it notices that one has been closed.
@@ -116,11 +119,16 @@ def answer_of(descriptor: int, process: int, limits: Limits) -> Any:
             left = deadline - time.monotonic()
             if left <= 0:
                 raise Unanswered("timed out")
+            # Before the pipe is looked at: what it has written is in the pipe then.
+            is_over = has_ended()
             if answers.select(min(left, _POLL_SECONDS)):
                 piece = os.read(descriptor, _PIECE)
                 if not piece:
                     raise Unanswered("ended")
                 data += piece
+            elif is_over:
+                # A process that it has started itself keeps the pipe open.
+                raise Unanswered("ended")
             elif (memory := _memory_of(process)) > limits.memory:
                 raise Unanswered("out of memory", memory)
     return pickle.loads(memoryview(data)[_LENGTH:])
