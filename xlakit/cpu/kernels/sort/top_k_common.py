@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import ClassVar, NamedTuple
 
 from xlakit.cpu.kernels.sort.keys import load_bits, load_raw, ordered_bits, raw_type, store_raw, stored_bits
-from xlakit.cpu.llvm import I1, I64, PTR, VOID, Effort, Function, Loop, Type, Value, integer, vector
+from xlakit.cpu.llvm import I1, I64, PTR, VOID, Function, Loop, Type, Value, integer, vector
 from xlakit.cpu.llvm.loop import NO_UNROLL
 from xlakit.data.primitive import PrimitiveType
 from xlakit.dataclass import dataclass
@@ -88,11 +88,7 @@ class RowKeys:
         return fn.intrinsic("llvm.bitreverse", I64, ahead) if self.last else ahead
 
     def insert_function(self, fn: Function) -> Function:
-        """``void(ptr records, i64 count, record)``: insert a record into a sorted list of ``count``.
-
-        Loops that call it have nothing for passes to vectorize: what they do at once is written in vectors.
-        """
-        fn.effort = Effort.TIDY
+        """``void(ptr records, i64 count, record)``: insert a record into a sorted list of ``count``."""
         insert, records, count, record = fn.module.begin("insert", VOID, [PTR, I64, self.type])
 
         def behind(position: Value) -> Value:
