@@ -38,6 +38,9 @@ TASK_NANOSECONDS = knob(
 )
 # For a phase that takes longer than this, the time of a call does not matter.
 _CALLED_NANOSECONDS = knob("kernel.called_nanoseconds", 2_000.0, 0.0, 1e9)
+# The smallest of phases that are joined, as corners of padded arrays, are compiled without vectorization if all of them
+# together are no larger part of the cost.
+_CORNERS = knob("kernel.corners", 0.02, 0.0, 1.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +105,13 @@ def joined(module: Module, name: str, phases: Sequence[Phase]) -> Phase:
     if len(phases) == 1:
         return phases[0]
     fn, table, begin, end = kernel_function(module, name)
-    first = 0
+    first, cost = 0, sum(phase.cost for phase in phases)
+    left = cost * _CORNERS.value
+    for corner in sorted(phases, key=lambda phase: phase.cost):
+        left -= corner.cost
+        if left >= 0:
+            small = module.functions[corner.function]
+            small.has_independent_loops = small.has_long_loops = False
     for phase in phases:
         if phase.cost > _CALLED_NANOSECONDS.value:
             called = module.functions[phase.function]
@@ -112,7 +121,7 @@ def joined(module: Module, name: str, phases: Sequence[Phase]) -> Phase:
         with fn.if_(bounds[0] < bounds[1]):
             fn.call(phase.function, VOID, table, *bounds)
         first += phase.tasks
-    return Phase(fn.name, first, sum(p.cost for p in phases))
+    return Phase(fn.name, first, cost)
 
 
 def store_all(emitter: Emitter, outputs: Sequence[Output]) -> None:
