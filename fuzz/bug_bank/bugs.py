@@ -358,6 +358,13 @@ BUGS: tuple[Bug, ...] = (
         (Edit("xlakit/cpu/loops/emit/levels.py", "    node = as_moved(node)\n", ""),),
     ),
     Bug(
+        "order-of-nans",
+        "f0c6f9f",
+        "specials",
+        "narrow floats are widened before they are compared in a total order, which gives several NaNs the same bits",
+        (Edit("xlakit/cpu/loops/ir/tracer.py", "arguments = [as_ordered(a) for a in arguments]", "pass"),),
+    ),
+    Bug(
         "another-tasks-tail",
         "8241d2e",
         "large-watched",

@@ -1,4 +1,4 @@
-"""Moves of floats that compute nothing: all of the bits stay, those of NaNs too, whatever type they go through."""
+"""Moves and orders of floats, which compute nothing: all bits count, those of NaNs too, whatever they go through."""
 
 from __future__ import annotations
 
@@ -29,9 +29,10 @@ class Moves:
 
     @property
     def calls(self) -> list[tuple[str, str]]:
-        """The shape of each result, and its operation; the last one gives the bits as integers."""
+        """The shape of each result, and its operation; the last ones order by the bits, and give them as integers."""
         moves = [(f"{self.kind}[{dims}]", call) for dims, call in _MOVES]
-        return [*moves, (f"u{bits_of(self.kind)}[4,6]", "bitcast-convert(x)")]
+        order = ("pred[4,6]", "compare(x, y), direction=LT, type=TOTALORDER")
+        return [*moves, order, (f"u{bits_of(self.kind)}[4,6]", "bitcast-convert(x)")]
 
     @property
     def text(self) -> str:
@@ -44,7 +45,9 @@ class Moves:
         return "\n".join(["HloModule moves", "ENTRY e {", *lines, "}", ""])
 
     def arguments(self, rng: np.random.Generator) -> list[Array]:
-        """Its arguments: among the numbers are NaNs of all fractions."""
+        """Its arguments: among the numbers are NaNs of all fractions; half of y differs from x in the last bit alone."""
         with np.errstate(all="ignore"):
             x, y, c = (with_nans_of_all_bits(rng, make_values(rng, self.kind, d, EDGES)) for d in ([4, 6], [4, 6], []))
-        return [x, y, make_values(rng, "pred", [4, 6], EDGES), c]
+        unsigned = f"u{x.itemsize}"
+        near = (x.view(unsigned) ^ x.view(unsigned).dtype.type(1)).view(x.dtype)
+        return [x, np.where(rng.random(x.shape) < 0.5, near, y), make_values(rng, "pred", [4, 6], EDGES), c]

@@ -36,6 +36,8 @@ PROGRAMS = {
     "another float": "ROOT r = O[5,36] bitcast-convert(x)",
     "chosen bits": """y = K[5,36] reverse(x), dimensions={0} s = K[5,36] select(p, x, y)
         ROOT r = U[5,36] bitcast-convert(s)""",
+    "total order": """y = K[5,36] reverse(x), dimensions={0} s = K[5,36] select(p, x, y)
+        ROOT r = pred[5,36] compare(s, y), direction=LT, type=TOTALORDER""",
     "joined": "y = K[5,18,2] reshape(x) ROOT r = W[5,18] bitcast-convert(y)",
     "joined after choices": """y = K[5,36] reverse(x), dimensions={0} n = K[5,36] negate(y) s = K[5,36] select(p, x, n)
         t = K[5,36] add(x, x) c = K[5,36,1] reshape(s) d = K[5,36,1] reshape(t)

@@ -181,7 +181,10 @@ def writes_last(phases: Sequence[Phase], has_scratch: bool) -> bool:
 
     The phases before it have read what they need when the first result is written, so what holds for a kernel of one
     phase holds for the last one. A kernel of several other phases may read an operand after it has written a result.
+    Results without elements are written by no phase.
     """
+    if not phases:
+        return False
     return all(phase.prepares for phase in phases[:-1]) and (len(phases) > 1 or not has_scratch)
 
 

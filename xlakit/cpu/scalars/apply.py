@@ -137,12 +137,11 @@ def _compare(fn: Function, op: Compare, kind: PrimitiveType, a: Scalar, b: Scala
             return a[0].eq(b[0]) & a[1].eq(b[1])
         return a[0].ne(b[0]) | a[1].ne(b[1])
     x, y = as_real(a), as_real(b)
+    if op.type is ComparisonType.TOTALORDER:
+        # Narrow floats of which there are several NaNs come as integers of their bits, as to widen them changes those.
+        x, y = (total_order_key(fn, rounded(fn, kind, value)) for value in (x, y))
+        return x.compare(_SIGNED[direction], y)
     if kind.is_floating:
-        if op.type is not ComparisonType.TOTALORDER:
-            return x.compare(_ORDERED[direction], y)
-        if kind is PrimitiveType.BF16:
-            # NaNs are compared by their stored bits.
-            x, y = rounded(fn, kind, x), rounded(fn, kind, y)
-        x, y = total_order_key(fn, kind, x), total_order_key(fn, kind, y)
+        return x.compare(_ORDERED[direction], y)
     predicate = _SIGNED[direction]
-    return x.compare(predicate if kind.is_signed or kind.is_floating else predicate.replace("s", "u"), y)
+    return x.compare(predicate if kind.is_signed else predicate.replace("s", "u"), y)

@@ -316,8 +316,8 @@ def is_finite(fn: Function, a: Value) -> Value:
     return fn.intrinsic("llvm.fabs", a.type, a).compare("olt", fn.constant(a.type, float("inf")))
 
 
-def total_order_key(fn: Function, kind: PrimitiveType, a: Value) -> Value:
-    """A signed integer whose order is the total order of floats: -NaN < -inf < ... < -0 < 0 < ... < NaN."""
+def total_order_key(fn: Function, a: Value) -> Value:
+    """A signed integer in the total order of floats, or of their bits: -NaN < -inf < ... < -0 < 0 < ... < NaN."""
     bits = a.bits_as(a.type.with_element(integer(a.type.bits)))
     flipped = bits ^ ((1 << (a.type.bits - 1)) - 1)
     return fn.select(bits < 0, flipped, bits)

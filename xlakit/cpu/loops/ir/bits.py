@@ -13,6 +13,7 @@ from xlakit.ops.elementwise.convert import BitcastConvert
 from xlakit.ops.elementwise.select import Select
 
 _INTEGERS: Final = {8: PrimitiveType.U8, 16: PrimitiveType.U16}
+_SIGNED: Final = {8: PrimitiveType.S8, 16: PrimitiveType.S16}
 
 
 def bits_of(node: Node, kind: PrimitiveType) -> Node:
@@ -29,6 +30,13 @@ def as_bits(node: Node) -> Node:
     """A narrow float as the integer of its bits; any other node itself."""
     kind = _INTEGERS.get(node.kind.bit_width) if node.kind.is_floating else None
     return node if kind is None else bits_of(node, kind)
+
+
+def as_ordered(node: Node) -> Node:
+    """The node to be compared in a total order: a narrow float with several NaNs as the integer of its bits."""
+    kind = _SIGNED.get(node.kind.bit_width)
+    has_one_nan = node.kind is PrimitiveType.F8E8M0FNU or node.kind.name.endswith("FNUZ")
+    return node if kind is None or has_one_nan or not node.kind.is_floating else bits_of(node, kind)
 
 
 def as_moved(node: Node) -> Node:

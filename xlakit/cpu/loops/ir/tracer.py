@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from xlakit.cpu.declined import DeclinedError
-from xlakit.cpu.loops.ir.bits import as_bits, bits_of
+from xlakit.cpu.loops.ir.bits import as_bits, as_ordered, bits_of
 from xlakit.cpu.loops.ir.index import ZERO, Affine, Node, Opaque, Variable, linear, number, of
 from xlakit.cpu.loops.ir.nodes import (
     Apply,
@@ -29,11 +29,13 @@ from xlakit.cpu.loops.ir.space import Space
 from xlakit.cpu.scalars import is_scalar_operation
 from xlakit.data.primitive import PrimitiveType
 from xlakit.data.shape import Shape
+from xlakit.ir.enums import ComparisonType
 from xlakit.ir.instruction import Computation, Instruction
 from xlakit.ir.operation import OPERATIONS
 from xlakit.ops.data import Constant as ConstantOp, GetTupleElement, Iota, Parameter
 from xlakit.ops.dot import Dot
 from xlakit.ops.dynamic import DynamicSlice
+from xlakit.ops.elementwise.compare import Compare
 from xlakit.ops.elementwise.convert import Convert
 from xlakit.ops.gather import Gather
 from xlakit.ops.movement import Broadcast, Concatenate, Pad, Reverse, Slice, Transpose
@@ -76,6 +78,8 @@ class Tracer:
             return rule(self, instruction, index, part)
         if is_scalar_operation(instruction.opcode):
             arguments = [self.element(o, index if o.shape.dimensions else ()) for o in instruction.operands]
+            if isinstance(instruction.op, Compare) and instruction.op.type is ComparisonType.TOTALORDER:
+                arguments = [as_ordered(a) for a in arguments]
             return Apply(instruction.shape.element_type, instruction.op, arguments)
         raise DeclinedError(f"no loop is made for {instruction.opcode}")
 
