@@ -35,7 +35,9 @@ def test_an_element_is_read_where_it_is_written():
 
 
 def test_results_without_elements_share_no_memory():
-    module = HloModule.from_text("HloModule m\nENTRY e { p = f32[9,5,0,2] parameter(0) ROOT n = f32[9,5,0,2] negate(p) }")
+    module = HloModule.from_text(
+        "HloModule m\nENTRY e { p = f32[9,5,0,2] parameter(0) ROOT n = f32[9,5,0,2] negate(p) }"
+    )
     with compiling(plain="rewrites"):
         plan = generate(module, Target(Grid(1, 1))).plan
     assert not any(step.in_place for step in plan.steps if isinstance(step, KernelStep))
