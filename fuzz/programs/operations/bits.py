@@ -45,7 +45,7 @@ class Moves:
         return "\n".join(["HloModule moves", "ENTRY e {", *lines, "}", ""])
 
     def arguments(self, rng: np.random.Generator) -> list[Array]:
-        """Its arguments: among the numbers are NaNs of all fractions; half of y differs from x in the last bit alone."""
+        """Its arguments: there are NaNs of all fractions, and half of y differs from x in the last bit alone."""
         with np.errstate(all="ignore"):
             x, y, c = (with_nans_of_all_bits(rng, make_values(rng, self.kind, d, EDGES)) for d in ([4, 6], [4, 6], []))
         unsigned = f"u{x.itemsize}"
