@@ -164,3 +164,21 @@ def test_a_number_alone_has_the_bits_that_it_has_in_a_vector(function, kind):
     assert ".called" in alone.llvm_ir()
     for number, expected in zip(numbers, together, strict=True):
         assert np.asarray(alone(number)).view(bits) == expected.view(bits), number
+
+
+@pytest.mark.parametrize("kind, dtype", [(F32, np.float32), (F64, np.float64)])
+@pytest.mark.parametrize("name", ["exp", "log", "log1p", "pow"])
+def test_numbers_at_the_ends_of_a_range_leave_the_other_lanes_of_a_vector(compiled, name, kind, dtype):
+    """Vectors without such numbers take another way than those with one."""
+    info = np.finfo(dtype)
+    least = np.log(info.smallest_normal.astype(np.longdouble)).astype(dtype)
+    near = [end * (1 + step * info.eps) for end in (least, -least, info.smallest_normal) for step in range(-2, 3)]
+    ends = np.concatenate([edges(kind), near, [least * 1.05, least * 2, -least * 1.01, info.tiny / 2]]).astype(dtype)
+    x = np.tile(np.linspace(0.25, 40, 67).astype(dtype), ends.size)
+    x[::67] = ends
+    arguments = [x, np.roll(x, 33 * 67 + 1)] if name == "pow" else [x]
+    function = {"exp": xla.exp, "log": xla.log, "log1p": xla.log1p, "pow": xla.pow}[name]
+    program = xla.compile(build(function, *map(shape_of, arguments)), backend="cpu")
+    expected = compiled(name, kind)(*arguments)
+    np.testing.assert_array_equal(np.asarray(program(*arguments)), expected)
+    assert "= phi <" in program.llvm_ir()

@@ -5,7 +5,7 @@ All code that may be inlined is free of branches, so that a loop around it can b
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from xlakit.cpu.llvm.promises import NO_INLINE
 from xlakit.cpu.llvm.types import F32, F64, I32, I64, Type, integer
@@ -116,6 +116,24 @@ def where(condition: Value, yes: Operand, no: Operand) -> Value:
     elif not isinstance(no, Value):
         no = constant(yes, no)
     return condition.function.select(condition, yes, no)
+
+
+def unless_any(condition: Value, otherwise: Callable[[], Value], usual: Value) -> Value:
+    """``usual``, or what ``otherwise`` computes if the condition holds for any lane of a vector.
+
+    ``otherwise`` gives the results of all lanes. It is for arguments that programs seldom have, and takes a branch, as
+    vectors of such arguments follow one another; of single numbers, which LLVM may vectorize, it is always computed.
+    """
+    fn, lanes = condition.function, condition.type.lanes
+    if lanes == 1:
+        return otherwise()
+    (result,) = fn.if_else(any_of(condition), lambda: (otherwise(),), lambda: (usual,), likely=False)
+    return result
+
+
+def any_of(condition: Value) -> Value:
+    """Whether a condition holds for any lane of a vector."""
+    return condition.bits_as(integer(condition.type.lanes)).ne(0)
 
 
 def at_most(x: Value, bound: float) -> Value:

@@ -26,6 +26,7 @@ from xlakit.cpu.math.arithmetic import (
     scaled_by_power,
     scales,
     two_to,
+    unless_any,
     where,
     widened,
     with_sign_of,
@@ -134,10 +135,14 @@ def exp(x: Value) -> Value:
     power, _, n = reduced_exponential(size)
     # The product with 2^n, computed by adding n to the exponent bits.
     bits = bits_of(power) + (n << form.fraction)
-    small = bits.function.constant(bits.type, 0) if current().flush_subnormals else _subnormal(x, bits)
-    # Compared so that NaN, too, is added to infinity, and so that the sum is the chosen side of the selection:
-    # instructions with masks do both at once.
-    return where(x.compare("ugt", known.most), x + math.inf, float_of(where(x < known.normal, small, bits)))
+
+    def at_ends() -> Value:
+        small = bits.function.constant(bits.type, 0) if current().flush_subnormals else _subnormal(x, bits)
+        # Compared so that NaN, too, is added to infinity, and so that the sum is the chosen side of the selection:
+        # instructions with masks do both at once.
+        return where(x.compare("ugt", known.most), x + math.inf, float_of(where(x < known.normal, small, bits)))
+
+    return unless_any(absolute(x).compare("ugt", -known.normal), at_ends, float_of(bits))
 
 
 def _subnormal(x: Value, bits: Value) -> Value:

@@ -30,6 +30,7 @@ from xlakit.cpu.math.arithmetic import (
     sign_of,
     square_root,
     two_to,
+    unless_any,
     where,
     widened,
     with_sign_of,
@@ -67,6 +68,13 @@ def normal(x: Value) -> tuple[Value, Value]:
     return where(tiny, x * 2.0**shift, x), where(tiny, x.function.constant(x.type, -float(shift)), 0.0)
 
 
+def is_positive_normal(x: Value) -> Value:
+    """Whether a number is positive and neither subnormal, infinite nor NaN."""
+    # With one exponent more, the bits of these numbers are the signed integers from here on.
+    step = 1 << format_of(x).fraction
+    return bits_of(x) + step >= 2 * step
+
+
 def log_of_parts(f: Value, n: Value) -> Value:
     """log(1 + f) + n ln(2) for 1 + f from sqrt(1/2) to sqrt(2)."""
     high, low = _LN2[format_of(f).fraction]
@@ -84,9 +92,14 @@ def log_of_parts(f: Value, n: Value) -> Value:
 
 def log(x: Value) -> Value:
     """The natural logarithm."""
-    scaled, shift = normal(x)
-    m, _, n = split(scaled)
-    return with_ends(log_of_parts(m - 1.0, n + shift), x, x)
+    m, _, n = split(x)
+
+    def at_ends() -> Value:
+        scaled, shift = normal(x)
+        m, _, n = split(scaled)
+        return with_ends(log_of_parts(m - 1.0, n + shift), x, x)
+
+    return unless_any(~is_positive_normal(x), at_ends, log_of_parts(m - 1.0, n))
 
 
 def with_ends(result: Value, x: Value, one_up: Value) -> Value:
@@ -99,7 +112,8 @@ def with_ends(result: Value, x: Value, one_up: Value) -> Value:
 def log1p(x: Value) -> Value:
     """log(1 + x)."""
     up = x + 1.0
-    result = with_ends(_log1p(x, up), x, up)
+    inside = _log1p(x, up)
+    result = unless_any(~is_positive_normal(up), lambda: with_ends(inside, x, up), inside)
     return where(absolute(x) < 2.0 ** -(format_of(x).fraction + 2), x, result)
 
 
@@ -124,6 +138,12 @@ def pow(x: Value, y: Value) -> Value:
     """x^y."""
     size = absolute(x)
     result = _power_single(size, y) if x.type.element is F32 else _power_double(size, y)
+    is_usual = is_positive_normal(x) & (absolute(y) < math.inf)
+    return unless_any(~is_usual, lambda: _power_with_ends(result, x, y, size), result)
+
+
+def _power_with_ends(result: Value, x: Value, y: Value, size: Value) -> Value:
+    """x^y from |x|^y for finite numbers; ``size`` is |x|."""
     # pow(1, y) = pow(x, 0) = 1 even if the other operand is NaN; pow(-1, +-inf) is 1, too.
     one = size.eq(1.0) & y.eq(y)
     result = where(one, 1.0, result)
