@@ -8,7 +8,7 @@ import subprocess
 
 import pytest
 
-from xlakit.child_process import Limits, Unanswered, answer_of, send
+from xlakit.child_process import Child, Limits, Unanswered, answer_of, send
 
 
 def test_a_process_with_many_files_gets_answers():
@@ -39,3 +39,15 @@ def test_a_process_that_has_ended_is_not_waited_for_while_its_own_child_keeps_th
         os.killpg(process.pid, signal.SIGKILL)
         process.wait()
         process.stdout.close()
+
+
+@pytest.mark.parametrize(("sleeps", "why"), [("60", "timed out"), ("0", "ended")])
+def test_a_child_that_reads_no_request_is_not_waited_for(tmp_path, monkeypatch, sleeps, why):
+    (tmp_path / "deaf.py").write_text(f"import time\ntime.sleep({sleeps})\n")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    child = Child("deaf")
+    try:
+        with pytest.raises(Unanswered, match=why):
+            child.ask(bytes(1 << 20), Limits(seconds=1 if why == "timed out" else 20))
+    finally:
+        child.end()

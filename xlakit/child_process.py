@@ -14,7 +14,6 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any
 
@@ -58,6 +57,8 @@ class Child:
             env={**os.environ, "PYTHONPATH": os.pathsep.join(search_path), **environment},
         )
         self._requests, self._answers = _pipe(self._process.stdin), _pipe(self._process.stdout)
+        # A child that does not read its requests must not stop this process: see _Patience.
+        os.set_blocking(self._requests.fileno(), False)
 
     @property
     def is_alive(self) -> bool:
@@ -66,11 +67,10 @@ class Child:
 
     def ask(self, request: Any, limits: Limits | None = None) -> Any:
         """The answer to a request. Raises Unanswered, after which the child is of no use but for :meth:`ending`."""
-        # Where it has ended, that is found below.
-        with suppress(BrokenPipeError):
-            send(self._requests, request)
         own = limits or Limits(float("inf"), sys.maxsize)
-        return answer_of(self._answers.fileno(), self._process.pid, own, lambda: not self.is_alive)
+        patience = _Patience(own, self._process.pid, lambda: not self.is_alive)
+        patience.send(self._requests.fileno(), request)
+        return patience.receive(self._answers.fileno())
 
     def ending(self) -> str:
         """How a child that has ended did so: it ``died of SIGSEGV`` or ``ended with status 1``."""
@@ -81,9 +81,7 @@ class Child:
         """End the process; what it is doing is lost."""
         self._process.terminate()
         # Python does not see a signal that comes just before it waits for a request. That request is the end then.
-        # What was being sent is of no use any more.
-        with suppress(BrokenPipeError):
-            self._requests.close()
+        self._requests.close()
         try:
             self._process.wait(_ENDING_SECONDS)
         except subprocess.TimeoutExpired:
@@ -100,9 +98,13 @@ def _pipe(stream: IO[bytes] | None) -> IO[bytes]:
 
 def send(stream: IO[bytes], value: Any) -> None:
     """Write a request or an answer. Raises BrokenPipeError where the other side has ended."""
-    data = pickle.dumps(value)
-    stream.write(len(data).to_bytes(_LENGTH, "little") + data)
+    stream.write(_message(value))
     stream.flush()
+
+
+def _message(value: Any) -> bytes:
+    data = pickle.dumps(value)
+    return len(data).to_bytes(_LENGTH, "little") + data
 
 
 def answer_of(descriptor: int, process: int, limits: Limits, has_ended: Callable[[], bool] = lambda: False) -> Any:
@@ -110,28 +112,55 @@ def answer_of(descriptor: int, process: int, limits: Limits, has_ended: Callable
 
     has_ended: whether it has; without it that is seen when no process has the other end of the pipe any more.
     """
-    deadline = time.monotonic() + limits.seconds
-    data = bytearray()
-    # Unlike select.select it takes descriptors of any number, and unlike epoll it notices that one has been closed.
-    with selectors.PollSelector() as answers:
-        answers.register(descriptor, selectors.EVENT_READ)
+    return _Patience(limits, process, has_ended).receive(descriptor)
+
+
+class _Patience:
+    """Waits for a child process at its pipes, within its limits; all methods raise Unanswered."""
+
+    def __init__(self, limits: Limits, process: int, has_ended: Callable[[], bool]) -> None:
+        self._deadline = time.monotonic() + limits.seconds
+        self._memory, self._process, self._has_ended = limits.memory, process, has_ended
+
+    def send(self, descriptor: int, value: Any) -> None:
+        """Write a request to a pipe that does not block."""
+        left = memoryview(_message(value))
+        while left:
+            self._wait(descriptor, selectors.EVENT_WRITE)
+            try:
+                left = left[os.write(descriptor, left) :]
+            except BrokenPipeError:
+                raise Unanswered("ended") from None
+
+    def receive(self, descriptor: int) -> Any:
+        """Read an answer from a pipe."""
+        data = bytearray()
         while len(data) < _LENGTH or len(data) < _LENGTH + int.from_bytes(data[:_LENGTH], "little"):
-            left = deadline - time.monotonic()
-            if left <= 0:
-                raise Unanswered("timed out")
-            # Before the pipe is looked at: what it has written is in the pipe then.
-            is_over = has_ended()
-            if answers.select(min(left, _POLL_SECONDS)):
-                piece = os.read(descriptor, _PIECE)
-                if not piece:
-                    raise Unanswered("ended")
-                data += piece
-            elif is_over:
-                # A process that it has started itself keeps the pipe open.
+            self._wait(descriptor, selectors.EVENT_READ)
+            piece = os.read(descriptor, _PIECE)
+            if not piece:
                 raise Unanswered("ended")
-            elif (memory := _memory_of(process)) > limits.memory:
-                raise Unanswered("out of memory", memory)
-    return pickle.loads(memoryview(data)[_LENGTH:])
+            data += piece
+        return pickle.loads(memoryview(data)[_LENGTH:])
+
+    def _wait(self, descriptor: int, event: int) -> None:
+        """Wait until a pipe can be read or written."""
+        # Unlike select.select it takes descriptors of any number, and unlike epoll it notices that one has been closed.
+        with selectors.PollSelector() as pipe:
+            pipe.register(descriptor, event)
+            while True:
+                left = self._deadline - time.monotonic()
+                if left <= 0:
+                    raise Unanswered("timed out")
+                # Before the pipe is looked at: what it has written is in the pipe then.
+                is_over = self._has_ended()
+                if pipe.select(min(left, _POLL_SECONDS)):
+                    return
+                if is_over:
+                    # A process that it has started itself keeps the pipe open.
+                    raise Unanswered("ended")
+                if (memory := _memory_of(self._process)) > self._memory:
+                    raise Unanswered("out of memory", memory)
 
 
 def ending_of(status: int) -> str:

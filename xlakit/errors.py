@@ -35,6 +35,12 @@ def meant(word: str, known: Iterable[str], otherwise: str = "", *, shown: Mappin
     return f"did you mean {' or '.join((shown or {}).get(name, name) for name in near)}?" if near else otherwise
 
 
+def headline(error: BaseException) -> str:
+    """The first line of an error's message, or two after a colon; its type where it has none."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()] or [type(error).__name__]
+    return " ".join(lines[: 2 if lines[0].endswith(":") else 1])
+
+
 class Location(NamedTuple):
     """A line and column of a file, counted from 1; ``column`` is 0 if only the line is known."""
 

@@ -193,6 +193,17 @@ def test_tokens_are_not_compared_with_jaxlib(tmp_path, capsys):
     assert "tokens" in capsys.readouterr().err
 
 
+def test_a_program_that_feeds_the_host_is_not_given_to_jaxlib(tmp_path, capsys):
+    path = tmp_path / "outfeed.hlo"
+    path.write_text(
+        "HloModule m\n\nENTRY e {\n  x = f32[4] parameter(0)\n  t = token[] after-all()\n"
+        "  o = token[] outfeed(x, t), outfeed_shape=f32[4]\n  ROOT y = f32[4] add(x, x)\n}\n"
+    )
+    for option in ("--compare", "--against"):
+        assert cli.main(["run", str(path), option, "jaxlib", "--compare-timeout", "20"]) == 3
+        assert "nothing at the other end of an infeed or outfeed" in capsys.readouterr().err
+
+
 _CHOLESKY = """HloModule m
 
 called {

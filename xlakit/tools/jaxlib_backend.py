@@ -16,10 +16,11 @@ from typing import Any
 import numpy as np
 
 from xlakit.data.literal import Array
-from xlakit.errors import ArgumentError, UnsupportedError
+from xlakit.errors import ArgumentError, UnsupportedError, headline
 from xlakit.ir.instruction import HloModule, Instruction
 from xlakit.ir.operation import TOKEN
 from xlakit.ops.communication.asynchronous import AsyncDone, CopyDone
+from xlakit.ops.communication.transfer import Infeed, Outfeed
 from xlakit.ops.control import Call, Fusion
 from xlakit.ops.custom_call import CustomCall
 from xlakit.ops.dynamic import AT_SIZES
@@ -114,6 +115,11 @@ class JaxlibBackend:
         if isinstance(module, str):
             return self._hlo.hlo_module_from_text(module)
         if isinstance(module, HloModule):
+            if any(isinstance(i.op, Infeed | Outfeed) for i in module.instructions):
+                raise UnsupportedError(
+                    "jaxlib's CPU has nothing at the other end of an infeed or outfeed, and waits",
+                    hint="compare with the interpreter",
+                )
             # Its results are new ones here, and those of a tuple of one element no tuple to jaxlib.
             module = module.replace(input_output_alias=(), buffer_donor=())
             if any(isinstance(i.op, AsyncDone | CopyDone) for i in module.instructions):
@@ -212,17 +218,15 @@ def _register_lapack() -> None:
 
 @contextmanager
 def _refusals() -> Generator[None]:
-    """Convert jaxlib's exceptions to UnsupportedError with the first line of their messages, or two after a colon."""
+    """Convert jaxlib's exceptions to UnsupportedError with the headlines of their messages."""
     try:
         yield
     except UnsupportedError:
         raise
     # IndexError: a program names devices that the client has not.
     except (RuntimeError, ValueError, IndexError, NotImplementedError) as error:
-        lines = [line.strip() for line in str(error).splitlines() if line.strip()] or [type(error).__name__]
-        message = " ".join(lines[: 2 if lines[0].endswith(":") else 1])
         raise UnsupportedError(
-            f"jaxlib does not run this program: {message}", hint="run it with xlakit alone"
+            f"jaxlib does not run this program: {headline(error)}", hint="run it with xlakit alone"
         ) from None
 
 

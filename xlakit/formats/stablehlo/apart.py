@@ -12,6 +12,7 @@ from xlakit.errors import FormatError, Location, UnsupportedError, XlakitError
 from xlakit.formats.stablehlo import check_jaxlib, read_stablehlo
 from xlakit.formats.stablehlo.modules import try_to_read
 from xlakit.ir.instruction import HloModule
+from xlakit.settings import memory_limit
 
 _SECONDS: Final = 60.0
 _HINT: Final = "copy it again, or write it with stablehlo.serialize_portable_artifact"
@@ -43,11 +44,15 @@ def _fault_of(request: tuple[bytes, str]) -> XlakitError | None:
 
 
 def _check(program: bytes, name: str) -> None:
-    child = Child(__name__)
+    child, limits = Child(__name__), Limits(_SECONDS, memory_limit())
     try:
-        fault = child.ask((program, name), Limits(_SECONDS))
+        fault = child.ask((program, name), limits)
     except Unanswered as error:
-        how = {"timed out": f"does not read it in {_SECONDS:.0f} s", "out of memory": "takes all memory for it"}
+        how = {
+            "timed out": f"does not read it in {_SECONDS:.0f} s",
+            "out of memory": f"takes {error.memory:,} bytes of memory for it, the limit is {limits.memory:,} "
+            "(XLAKIT_MEMORY_LIMIT)",
+        }
         problem = how.get(error.why) or f"{child.ending()} on it"
         raise FormatError(f"damaged bytecode: MLIR {problem}", location=Location(name, 1), hint=_HINT) from None
     finally:

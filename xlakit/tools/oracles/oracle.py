@@ -21,7 +21,7 @@ from typing import Any, Literal, NamedTuple, Protocol, Self, runtime_checkable
 
 from xlakit.api import compile
 from xlakit.data.shape import ProgramShape
-from xlakit.errors import ArgumentError, UnsupportedError, XlakitError
+from xlakit.errors import ArgumentError, UnsupportedError, XlakitError, headline
 from xlakit.ir.instruction import HloModule
 from xlakit.options import compiling
 from xlakit.tools.compare import LeafComparison, Tolerance, compare
@@ -220,8 +220,7 @@ def failure_of(error: Exception) -> Failure:
         first = earlier
     frames = traceback.extract_tb(first.__traceback__)
     place = f" in {frames[-1].name}" if frames else ""
-    message = str(error).splitlines()[0] if str(error) else type(error).__name__
-    return Failure(f"{type(error).__name__} of {type(first).__name__}{place}", message)
+    return Failure(f"{type(error).__name__} of {type(first).__name__}{place}", headline(error))
 
 
 @dataclass(frozen=True)
