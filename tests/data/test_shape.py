@@ -1,3 +1,4 @@
+import numpy as np
 import pytest
 from hypothesis import given, strategies as st
 
@@ -13,6 +14,14 @@ def test_every_array_type_has_a_dtype_of_its_width(kind):
     assert P.from_name(kind.hlo_name) is kind
     assert kind.dtype.itemsize == kind.byte_width
     assert sum([kind is P.PRED, kind.is_integral, kind.is_floating, kind.is_complex]) == 1
+
+
+@pytest.mark.parametrize("kind", [p for p in P if p.is_floating and p.bit_width <= 16], ids=str)
+def test_types_say_which_bits_are_nan(kind):
+    bits = np.arange(1 << kind.bit_width, dtype=f"u{kind.byte_width}")
+    nans = bits[np.isnan(bits.view(kind.dtype).astype(np.float32))]
+    assert kind.has_one_nan is (nans.size == 1)
+    assert kind.has_nan_for_negative_zero is (nans.tolist() == [1 << (kind.bit_width - 1)])
 
 
 def test_bit_widths():

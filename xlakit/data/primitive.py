@@ -100,6 +100,16 @@ class PrimitiveType(enum.Enum):
         return self.name[0] == "F" or self is PrimitiveType.BF16
 
     @cached_property
+    def has_nan_for_negative_zero(self) -> bool:
+        """Whether the bits that are -0 in other floats are the only NaN of this one."""
+        return self.name.endswith("FNUZ")
+
+    @cached_property
+    def has_one_nan(self) -> bool:
+        """Whether all NaNs of this floating point type have the same bits."""
+        return self.has_nan_for_negative_zero or self is PrimitiveType.F8E8M0FNU
+
+    @cached_property
     def is_complex(self) -> bool:
         """Whether this is a complex type."""
         return self in (PrimitiveType.C64, PrimitiveType.C128)

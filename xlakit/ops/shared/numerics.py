@@ -329,7 +329,7 @@ def total_order_key(x: Array) -> Array:
     sign = word(1 << (kind.bit_width - 1))
     ones = word((1 << kind.bit_width) - 1)
     negative = bits ^ ones
-    if kind.name.endswith("FNUZ"):
+    if kind.has_nan_for_negative_zero:
         # Their one NaN has the bits that are -0 elsewhere, so its sign is negative.
         negative = np.where(bits == sign, word(0), negative + word(1))
     return np.where(bits & sign, negative, bits | sign)

@@ -253,8 +253,8 @@ def _parameter_function(root: Instruction) -> _ParameterFunction | None:
     nan, zeros_equal = NanOrder.BITS, False
     kind = element.real_part
     if kind.is_floating:
-        one_nan = _has_one_nan(kind)
-        order = _nan_order([_follow(nodes, symbol) for symbol in _NANS], negated, one_nan)
+        only_low = kind.has_nan_for_negative_zero
+        order = _nan_order([_follow(nodes, symbol) for symbol in _NANS], negated, only_low)
         zeros = [_follow(nodes, symbol) for symbol in _ZEROS]
         if order is None or not all(isinstance(z, _Symbol) and z.sort == "zero" for z in zeros):
             return None
@@ -267,17 +267,12 @@ def _parameter_function(root: Instruction) -> _ParameterFunction | None:
     return _ParameterFunction(number, _Form(kind, part, negated, nan, zeros_equal))
 
 
-def _has_one_nan(kind: PrimitiveType) -> bool:
-    """Whether a type has a single NaN: its bits are those of -0 in other types, so it always has the negative sign."""
-    return kind.name.endswith("FNUZ")
-
-
-def _nan_order(results: list[_Known], negated: bool, one_nan: bool) -> NanOrder | None:
+def _nan_order(results: list[_Known], negated: bool, only_low: bool) -> NanOrder | None:
     """The position of NaN, given the results of a function for the negative and the positive NaN; None if unclear."""
     first, second = results
     if not isinstance(first, _Symbol) or not isinstance(second, _Symbol) or not first.sort == second.sort == "nan":
         return None
-    if one_nan:
+    if only_low:
         return NanOrder.LOW
     if first.own and second.own:
         return NanOrder.BITS if (first.negative, second.negative) == (not negated, negated) else None
@@ -337,7 +332,7 @@ def _constant(op: Constant, kind: PrimitiveType) -> _Known:
         return bool(op.literal.array)
     number = float(op.literal.array)
     if np.isnan(number):
-        negative = _has_one_nan(kind) or bool(np.signbit(op.literal.array.astype(np.float64)))
+        negative = kind.has_nan_for_negative_zero or bool(np.signbit(op.literal.array.astype(np.float64)))
         return _Symbol("nan", negative, False)
     return _Symbol("zero", bool(np.signbit(number)), False) if number == 0 else None
 

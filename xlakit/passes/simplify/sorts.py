@@ -73,9 +73,8 @@ def top_k_negated(x: Instruction, make: Rewriter) -> Instruction | None:
     """
     (negated,) = x.operands
     op = x.op_as(TopK)
-    if not one_type(negated) or not negated.shape.element_type.is_floating:
-        return None
-    if negated.shape.element_type.name.endswith(("FNUZ", "FNU")):
+    kind = negated.shape.element_type
+    if not one_type(negated) or not kind.is_floating or kind.has_one_nan:
         return None
     other = make.add(replace(op, largest=not op.largest), negated.operands[0])
     values, indices = make.elements(other)

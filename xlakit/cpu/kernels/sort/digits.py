@@ -136,7 +136,7 @@ def _order_of_float(key: SortKey, bits: int, top: int) -> int:
     is_negative = bits >= top
     ordered = bits ^ (2 * top - 1) if is_negative else bits ^ top
     end = 2 * top - 1 if key.nan is NanOrder.HIGH else 0
-    if key.kind.name.endswith("FNUZ"):
+    if key.kind.has_nan_for_negative_zero:
         # The bits of -0 are NaN, and are between the negative and the other numbers. One of these sides moves by one to
         # that place, which leaves room for NaN at its other end.
         if bits == top:

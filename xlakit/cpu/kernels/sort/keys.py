@@ -132,7 +132,7 @@ def _small_order(fn: Function, key: SortKey, bits: Value) -> Value:
         return bits + 1 if key.nan is NanOrder.LOW else bits
     ordered = _float_order(bits)
     position = fn.constant(type, -1 if key.nan is NanOrder.HIGH else 0)
-    if kind.name.endswith("FNUZ"):
+    if kind.has_nan_for_negative_zero:
         # The bits of -0 are NaN, and are between the negative and the other numbers. One of these sides moves by one to
         # that place, which leaves room for NaN at its other end.
         if key.nan is NanOrder.HIGH:

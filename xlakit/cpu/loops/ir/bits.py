@@ -35,8 +35,7 @@ def as_bits(node: Node) -> Node:
 def as_ordered(node: Node) -> Node:
     """The node to be compared in a total order: a narrow float with several NaNs as the integer of its bits."""
     kind = _SIGNED.get(node.kind.bit_width)
-    has_one_nan = node.kind is PrimitiveType.F8E8M0FNU or node.kind.name.endswith("FNUZ")
-    return node if kind is None or has_one_nan or not node.kind.is_floating else bits_of(node, kind)
+    return node if kind is None or node.kind.has_one_nan or not node.kind.is_floating else bits_of(node, kind)
 
 
 def as_moved(node: Node) -> Node:
