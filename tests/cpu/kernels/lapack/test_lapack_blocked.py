@@ -22,10 +22,6 @@ SMALL = {
     "lapack_blocked.least_blocked": 24,
     "lapack_vectors.strip": 24,
     "lapack_vectors.least_vectors": 24,
-    "lapack_bidiagonal.block": 8,
-    "lapack_bidiagonal.rows": 16,
-    "lapack_bidiagonal.tasks": 4,
-    "lapack_bidiagonal.least_columns": 8,
 }
 WHOLE = {"lapack_blocked.least_blocked": 1e6, "lapack_vectors.least_vectors": 1e6}
 

@@ -13,7 +13,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from xlakit.cpu.kernels.linalg.lapack_bidiagonal import Bidiagonal
 from xlakit.cpu.kernels.linalg.lapack_blocked import Arrays
 from xlakit.cpu.kernels.linalg.lapack_routines import Problem
 from xlakit.cpu.kernels.linalg.lapack_vectors import Reflections, Vectors, real_limits
@@ -51,9 +50,6 @@ class BlockedSvd(Vectors):
             ),
         )
 
-        is_real = not problem.is_complex
-        self._bidiagonal = Bidiagonal(fn, problem) if is_real and self._is_upper else None
-
     def condition(self, results: Sequence[Value]) -> Value:
         """Whether gesdd would scale nothing."""
         tiny, epsilon = real_limits(self._problem)
@@ -74,10 +70,7 @@ class BlockedSvd(Vectors):
         tau_left, tau_right, rest = (self._element(fn, work, used + n * least) for n in range(3))
         sizes = arguments.integer(rows), arguments.integer(columns)
         more = rest, arguments.integer(arrays.counts["work"] - used - 2 * least)
-        if self._bidiagonal is not None:
-            self._bidiagonal.reduce(matrix, values, beside, tau_left, tau_right)
-        else:
-            self._routine(fn, "gebrd", [*sizes, matrix, sizes[0], values, beside, tau_left, tau_right, *more, info])
+        self._routine(fn, "gebrd", [*sizes, matrix, sizes[0], values, beside, tau_left, tau_right, *more, info])
         real_left, real_right, leading = left, right, (rows, self._right_rows)
         if is_complex:
             real_left, real_right, rest = (fn.at(beside, self._real, least + n * least**2) for n in range(3))
