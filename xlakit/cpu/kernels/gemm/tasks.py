@@ -11,8 +11,8 @@ from xlakit.cpu.kernels.gemm.product import Product
 from xlakit.options import knob, times
 
 # The most bytes of a block of rows of the left operand and its sums, which stay in the second-level cache; and of the
-# slivers of a task, in its share of the third-level cache. Slivers that exceed half of the third-level cache are packed
-# again for each block of rows, which is then larger.
+# slivers of a task, in a thread's share of the third-level cache: wider tasks pack the left operand less often. Slivers
+# that exceed half of the third-level cache are packed again for each block of rows, which is then larger.
 BLOCK_BYTES = knob(
     "gemm.block_bytes",
     lambda: 3 * machine.current().l2 // 8,
@@ -20,7 +20,12 @@ BLOCK_BYTES = knob(
     4 << 10,
     tries=(times(0.25), times(0.5), times(2)),
 )
-_SLIVERS_BYTES = knob("gemm.slivers_bytes", lambda: machine.current().l3 // 8, 1 << 12, tries=(times(0.25), times(4)))
+_SLIVERS_BYTES = knob(
+    "gemm.slivers_bytes",
+    lambda: machine.current().l3 // max(2, machine.current().threads),
+    1 << 12,
+    tries=(times(0.25), times(4)),
+)
 MOST_SLIVERS_BYTES = knob("gemm.most_slivers_bytes", lambda: machine.current().l3 // 2, 1 << 12)
 # The most columns of a task; 0 for any number.
 _MOST_COLUMNS = knob("gemm.most_columns", 0, 64, 128, tries=(256, 512, 1024))
