@@ -1,4 +1,4 @@
-"""Calls of cuSOLVER and oneDNN compute what their backend_config says, on both backends."""
+"""Calls of cuSOLVER, oneDNN and Neuron compute what their backend_config says, on both backends."""
 
 import math
 import struct
@@ -144,3 +144,50 @@ def test_softmax_of_a_dimension_that_is_not_there():
     text = program(["f32[3,4]"], "f32[3,4]", "__onednn$softmax", {"onednn_softmax_config": {"softmax_axis": 2}})
     with pytest.raises(ShapeError, match="softmax_axis 2, it must be a dimension of"):
         xlakit.compile(xlakit.HloModule.from_text(text))
+
+
+def neuron(kind: str, shapes: list[str], name: str, config: str = "") -> str:
+    return program([f"{kind}[{shape}]" for shape in shapes], f"{kind}[{shapes[0]}]", f"AwsNeuron{name}", f'"{config}"')
+
+
+NEURON = {
+    "Erf": special.erf,
+    "Gelu": FUNCTIONS["GELU_ERF"],
+    "GeluApprxTanh": FUNCTIONS["GELU_TANH"],
+    "GeluBackward": lambda x: special.ndtr(x) + x * np.exp(-x * x / 2) / math.sqrt(2 * math.pi),
+    "Silu": FUNCTIONS["SWISH"],
+    "TransferWithStaticRing": lambda x: x,
+}
+
+
+@pytest.mark.parametrize("name", NEURON)
+@pytest.mark.parametrize("kind", ["bf16", "f32"])
+def test_functions_of_neuron(name, kind):
+    x = drawn((3, 5), kind, 0)
+    check(neuron(kind, ["3,5"], name), [x], NEURON[name](wide(x)), kind)
+
+
+@pytest.mark.parametrize("axis", [0, 1])
+def test_softmax_and_norm_of_neuron(axis):
+    x, y = drawn((4, 6), "f32", 0), drawn((4, 6), "f32", 1)
+    check(neuron("f32", ["4,6"], "Softmax", f"{axis}"), [x], special.softmax(wide(x), axis), "f32")
+    gradient = wide(y) * (wide(x) - (wide(x) * wide(y)).sum(axis, keepdims=True))
+    check(neuron("f32", ["4,6", "4,6"], "SoftmaxBackward", f"{axis}"), [x, y], gradient, "f32")
+    scale, epsilon = drawn((x.shape[axis],), "f32", 2), np.float32(0.5)
+    factor = 1 / np.sqrt((wide(x) ** 2).mean(axis, keepdims=True) + 0.5)
+    wanted = wide(x) * factor * np.expand_dims(wide(scale), 1 - axis)
+    check(neuron("f32", ["4,6", f"{x.shape[axis]}", ""], "RmsNorm", f"{axis}"), [x, scale, epsilon], wanted, "f32")
+
+
+@pytest.mark.parametrize(
+    ("shapes", "name", "config", "problem"),
+    [
+        (["4,6"], "Softmax", "2", "has dimension .*, it must be a dimension of"),
+        (["4,6"], "Softmax", "x", "has dimension .*, it must be integers"),
+        (["4,6", "4", ""], "RmsNorm", "1", "do not fit dimension 1"),
+        (["4,6", "4,6"], "Gelu", "", "it takes 1 operands"),
+    ],
+)
+def test_calls_of_neuron_that_do_not_fit(shapes, name, config, problem):
+    with pytest.raises(ShapeError, match=problem):
+        xlakit.compile(xlakit.HloModule.from_text(neuron("f32", shapes, name, config)))

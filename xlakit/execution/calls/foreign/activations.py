@@ -7,11 +7,15 @@ from collections.abc import Callable
 
 from xlakit.errors import UnsupportedError
 from xlakit.execution.calls.foreign.meaning import Foreign
-from xlakit.ops.elementwise.binary import add, max, min, mul
+from xlakit.ops.data import constant
+from xlakit.ops.elementwise.binary import add, max, min, mul, sub
 from xlakit.ops.elementwise.compare import gt
-from xlakit.ops.elementwise.elementary import erf, expm1, logistic, tanh
+from xlakit.ops.elementwise.convert import convert_element_type
+from xlakit.ops.elementwise.elementary import erf, exp, expm1, logistic, tanh
 from xlakit.ops.elementwise.select import select
 from xlakit.ops.handle import XlaOp
+from xlakit.ops.movement import broadcast_in_dim
+from xlakit.ops.reduction import reduce
 
 Activation = Callable[[Foreign, XlaOp], XlaOp]
 
@@ -50,6 +54,17 @@ def gelu_erf(foreign: Foreign, x: XlaOp) -> XlaOp:
 def swish(foreign: Foreign, x: XlaOp) -> XlaOp:
     """The function x logistic(x)."""
     return mul(x, logistic(x))
+
+
+def softmax_along(foreign: Foreign, x: XlaOp, axis: int) -> XlaOp:
+    """The function exp(x - max) / sum along a dimension, in the type in which the call computes."""
+    x = convert_element_type(x, foreign.sum_type())
+    kind, sizes = x.shape.element_type, x.shape.dimensions
+    others = [d for d in range(x.shape.rank) if d != axis]
+    largest = reduce(x, constant(foreign.builder, float("-inf"), kind), max, [axis])
+    powers = exp(sub(x, broadcast_in_dim(largest, sizes, others)))
+    total = reduce(powers, constant(foreign.builder, 0, kind), add, [axis])
+    return powers / broadcast_in_dim(total, sizes, others)
 
 
 def leaky_relu(alpha: float) -> Activation:

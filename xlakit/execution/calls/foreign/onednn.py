@@ -15,15 +15,16 @@ from xlakit.execution.calls.foreign.activations import (
     need_floats,
     relu,
     relu6,
+    softmax_along,
     swish,
 )
 from xlakit.execution.calls.foreign.config import Config
 from xlakit.execution.calls.foreign.meaning import Foreign
 from xlakit.ops.data import constant
 from xlakit.ops.dot import DotDimensionNumbers, dot_general
-from xlakit.ops.elementwise.binary import add, max, mul, sub
+from xlakit.ops.elementwise.binary import add, mul, sub
 from xlakit.ops.elementwise.convert import convert_element_type
-from xlakit.ops.elementwise.elementary import exp, logistic, rsqrt, tanh
+from xlakit.ops.elementwise.elementary import logistic, rsqrt, tanh
 from xlakit.ops.handle import XlaOp
 from xlakit.ops.movement import broadcast_in_dim, transpose
 from xlakit.ops.reduction import reduce
@@ -78,17 +79,11 @@ def matmul(foreign: Foreign) -> XlaOp:
 def softmax(foreign: Foreign) -> XlaOp:
     """exp(x - max) / sum along ``softmax_axis`` of ``onednn_softmax_config``."""
     (x,) = foreign.need_operands(["x"])
-    kind = foreign.sum_type()
     need_floats(foreign, "softmax", x)
     axis = foreign.config.integer("softmax_axis")
     if not 0 <= axis < x.shape.rank:
         raise foreign.config.error("softmax_axis", f"a dimension of {x.shape}")
-    x = convert_element_type(x, kind)
-    sizes, other_dimensions = x.shape.dimensions, [d for d in range(x.shape.rank) if d != axis]
-    largest = reduce(x, constant(foreign.builder, float("-inf"), kind), max, [axis])
-    powers = exp(sub(x, broadcast_in_dim(largest, sizes, other_dimensions)))
-    total = reduce(powers, constant(foreign.builder, 0, kind), add, [axis])
-    return foreign.finished(powers / broadcast_in_dim(total, sizes, other_dimensions))
+    return foreign.finished(softmax_along(foreign, x, axis))
 
 
 def layer_norm(foreign: Foreign) -> XlaOp:

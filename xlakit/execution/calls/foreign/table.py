@@ -23,6 +23,19 @@ _ATTENTION, _BLOCKS = "cudnn_fmha_backend_config", "block_scaled_dot_backend_con
 _CONVOLUTION = "cudnn_conv_backend_config"
 _FFI = "attributes of the typed FFI"
 _DESCRIPTOR = "descriptor of "
+_NUMBERS = "numbers "
+# The functions of neuron.py behind ``AwsNeuron``, and what their config is, if any.
+_NEURON = {
+    "Erf": ("erf", ""),
+    "Gelu": ("gelu", ""),
+    "GeluApprxTanh": ("approximate_gelu", ""),
+    "GeluBackward": ("gelu_slope", ""),
+    "RmsNorm": ("rms_norm", "dimension"),
+    "Silu": ("silu", ""),
+    "Softmax": ("softmax", "dimension"),
+    "SoftmaxBackward": ("softmax_gradient", "dimension"),
+    "TransferWithStaticRing": ("same", ""),
+}
 # The names of JAX's calls for GPUs behind ``cusolver_`` or ``hipsolver_``, and the functions of solvers.py for them.
 _SOLVERS = {
     "csrlsvqr": "csrlsvqr",
@@ -67,9 +80,9 @@ class ForeignCall:
     """The function of a custom call's target, which builds the call as HLO and runs it in the interpreter.
 
     section: how backend_config is read: the key that has the config; ``_FFI`` for a dictionary of attributes of the
-    typed FFI; ``_DESCRIPTOR`` and the routine for a descriptor; or the names of the numbers in a list. page, build: the
-    file in this folder, imported at the first call, and its function that builds the HLO from the operands, the
-    instruction and the config.
+    typed FFI; ``_DESCRIPTOR`` and the routine for a descriptor; or ``_NUMBERS`` and the names of the numbers in a list.
+    page, build: the file in this folder, imported at the first call, and its function that builds the HLO from the
+    operands, the instruction and the config.
     """
 
     def __init__(self, section: str, page: str, build: str) -> None:
@@ -116,8 +129,8 @@ class ForeignCall:
             from xlakit.execution.calls.foreign.descriptors import config_of
 
             return config_of(text, self._section.removeprefix(_DESCRIPTOR))
-        if "," in self._section:
-            return Config.of_numbers(text, self._section.split(","))
+        if self._section.startswith(_NUMBERS):
+            return Config.of_numbers(text, self._section.removeprefix(_NUMBERS).split(","))
         return Config.parse(text, self._section)
 
 
@@ -145,8 +158,12 @@ def foreign_calls() -> dict[str, ForeignCall]:
         "__cusolver$cholesky": ForeignCall("cholesky_options", "factorizations", "cholesky"),
         "__op$block_scaled_dot": ForeignCall(_BLOCKS, "gemm", "block_scaled_dot"),
         "__op$dequantize": ForeignCall(_BLOCKS, "gemm", "dequantize"),
+        **{
+            f"AwsNeuron{name}": ForeignCall(f"{_NUMBERS}{config}", "neuron", build)
+            for name, (build, config) in _NEURON.items()
+        },
         "ApproxTopK": ForeignCall("partial_reduce", "sorts", "partial_reduce"),
-        "Eigh": ForeignCall("lower,sort_eigenvalues,max_iter,tolerance", "factorizations", "eigh"),
+        "Eigh": ForeignCall(f"{_NUMBERS}lower,sort_eigenvalues,max_iter,tolerance", "factorizations", "eigh"),
         "LuDecomposition": ForeignCall("lu", "factorizations", "lu"),
         "PartialReduce": ForeignCall("partial_reduce", "sorts", "partial_reduce"),
         "ProductOfElementaryHouseholderReflectors": ForeignCall("qr", "factorizations", "householder_product"),
