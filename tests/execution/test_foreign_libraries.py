@@ -156,7 +156,6 @@ NEURON = {
     "GeluApprxTanh": FUNCTIONS["GELU_TANH"],
     "GeluBackward": lambda x: special.ndtr(x) + x * np.exp(-x * x / 2) / math.sqrt(2 * math.pi),
     "Silu": FUNCTIONS["SWISH"],
-    "TransferWithStaticRing": lambda x: x,
 }
 
 

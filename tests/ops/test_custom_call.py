@@ -188,9 +188,21 @@ def test_other_signatures_are_refused():
 # -- built-in --------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("target", ["Sharding", "LayoutConstraint", "annotate_device_placement", "MoveToHost"])
+@pytest.mark.parametrize(
+    "target",
+    ["Sharding", "LayoutConstraint", "annotate_device_placement", "MoveToHost", "AwsNeuronTransferWithStaticRing"],
+)
 def test_hints_do_not_change_values(target):
     same(compiled(target, [f32(2)], f32(2))(floats([1, 2])), floats([1, 2]))
+
+
+def test_the_operands_of_a_marked_call_are_a_tuple():
+    before = "__xla_internal_call_marker_before"
+    (one,) = compiled(before, [f32(2)], xla.make_tuple_shape([f32(2)]))(floats([1, 2]))
+    same(one, floats([1, 2]))
+    first, second = compiled(before, [f32(2), f32()], xla.make_tuple_shape([f32(2), f32()]))(floats([1, 2]), floats(3))
+    same(first, floats([1, 2]))
+    same(second, floats(3))
 
 
 def test_shards_of_one_partition_are_the_whole():

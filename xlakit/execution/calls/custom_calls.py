@@ -211,7 +211,11 @@ def _copied(result: object) -> object:
 
 def _same(context: Evaluation, *operands: Value) -> Value:
     """The operands unchanged: hints on placement, layout and sharding do not affect values."""
-    return operands[0] if len(operands) == 1 else operands
+    return operands if len(operands) != 1 or _is_one_in_a_tuple(context, operands[0]) else operands[0]
+
+
+def _is_one_in_a_tuple(context: Evaluation, operand: Value) -> bool:
+    return context.shape.is_tuple and not isinstance(operand, tuple)
 
 
 def _nothing(context: Evaluation, *operands: Value) -> Value:
@@ -279,6 +283,7 @@ _BUILT_IN: dict[str, Target] = {
     **dict.fromkeys(
         (
             "AssumeGatherIndicesInBound",
+            "AwsNeuronTransferWithStaticRing",
             "LayoutConstraint",
             "MoveToDevice",
             "MoveToHost",
@@ -287,6 +292,8 @@ _BUILT_IN: dict[str, Target] = {
             "InspectSharding",
             "ShardBarrierFrom",
             "ShardBarrierTo",
+            "__xla_internal_call_marker_after",
+            "__xla_internal_call_marker_before",
             "annotate_device_placement",
             "xla.sdy.FuncResultSharding",
             "xla.sdy.PropagationBarrier",

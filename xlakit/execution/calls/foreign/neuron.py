@@ -23,12 +23,6 @@ from xlakit.ops.movement import broadcast_in_dim
 from xlakit.ops.reduction import reduce
 
 
-def same(foreign: Foreign) -> XlaOp:
-    """The operand: the call says how it travels to the device."""
-    (x,) = foreign.need_operands(["x"])
-    return foreign.finished(x)
-
-
 def erf(foreign: Foreign) -> XlaOp:
     """The error function."""
     return _each(foreign, lambda _, x: erf_of(x))

@@ -34,7 +34,6 @@ _NEURON = {
     "Silu": ("silu", ""),
     "Softmax": ("softmax", "dimension"),
     "SoftmaxBackward": ("softmax_gradient", "dimension"),
-    "TransferWithStaticRing": ("same", ""),
 }
 # The names of JAX's calls for GPUs behind ``cusolver_`` or ``hipsolver_``, and the functions of solvers.py for them.
 _SOLVERS = {
