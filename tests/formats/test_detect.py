@@ -1,7 +1,11 @@
 """Files are told apart by what is in them."""
 
+import bz2
 import gzip
+import io
+import lzma
 import sys
+import tarfile
 
 import pytest
 
@@ -27,6 +31,15 @@ Graph Hash: f4a1b4a07d2bd4a7
 STABLEHLO = """module @m { func.func @main(%x: tensor<2xf32>) -> tensor<2xf32> {
   %0 = stablehlo.negate %x : tensor<2xf32>
   return %0 : tensor<2xf32> } }"""
+
+
+def tarred(data):
+    file = io.BytesIO()
+    with tarfile.open(fileobj=file, mode="w") as archive:
+        member = tarfile.TarInfo("m.hlo")
+        member.size = len(data)
+        archive.addfile(member, io.BytesIO(data))
+    return file.getvalue()
 
 
 def wrapped(name, data, *path):
@@ -135,6 +148,11 @@ def test_stablehlo_without_jaxlib(monkeypatch):
         (TEXT.replace("neg", "\x1b[31mneg").encode(), "control character 0x1b"),
         (TEXT.encode() + b"\x00\x00", "control character 0x00"),
         (b"PK\x03\x04" + bytes(50), "a zip archive"),
+        (lzma.compress(TEXT.encode()), "compressed with xz"),
+        (bz2.compress(TEXT.encode()), "compressed with bzip2"),
+        (b"\x28\xb5\x2f\xfd" + bytes(50), "compressed with zstd"),
+        (tarred(TEXT.encode()), "a tar archive"),
+        (gzip.compress(tarred(TEXT.encode())), "a tar archive"),
         (b"[1, 2]", "none of the formats"),
         (b"HloModule caf\xe9\n", "UTF-8"),
         (b"{}", "JSON"),
@@ -155,6 +173,14 @@ def test_what_is_nothing_is_refused(data, rule):
     with pytest.raises(FormatError, match=rule) as caught:
         load(data, "some.file")
     assert caught.value.location.file == "some.file"
+
+
+@pytest.mark.parametrize(
+    "rest", ["", "\n\nf (p: f32[2]) -> f32", "\nf {\n  x = f32[2] parameter(0)\n  y = f32[2] add(x,"]
+)
+def test_text_that_is_cut_off_is_told(rest):
+    with pytest.raises(ParseError, match="the file ends inside of a program"):
+        load(b"HloModule m, is_scheduled=true\n\n" + rest.encode(), "some.file")
 
 
 def test_faults_of_hlo_text_keep_their_place():

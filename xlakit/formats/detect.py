@@ -40,12 +40,21 @@ _LOGGED = re.compile(r"^[IWEF]\d{4} \d\d:\d\d:\d\d\.\d+ +\d+ [^\s:]+:\d+\] ?", r
 _HEADER = re.compile(r"HloModule\s+[\w.$-]")
 # How texts in that encoding begin.
 UTF_16 = (b"\xff\xfe", b"\xfe\xff")
-# Binary files of other kinds that lie beside dumps, by their beginnings.
+# Binary files of other kinds that lie beside dumps, by bytes near their beginnings and where these are.
 _OTHER_BINARIES = (
-    (b"\x7fELF", "object code of a module", "give the module itself: ..before_optimizations.txt or its proto"),
-    (b"\x93NUMPY", "an array of NumPy", "give the program, and the arrays with --input"),
-    (b"<!doctype", "a page of HTML", "give the program that it shows"),
-    (b"PK\x03\x04", "a zip archive, or arrays of NumPy", "unpack it; arrays are given with --input beside the program"),
+    (0, b"\x7fELF", "object code of a module", "give the module itself: ..before_optimizations.txt or its proto"),
+    (0, b"\x93NUMPY", "an array of NumPy", "give the program, and the arrays with --input"),
+    (0, b"<!doctype", "a page of HTML", "give the program that it shows"),
+    (
+        0,
+        b"PK\x03\x04",
+        "a zip archive, or arrays of NumPy",
+        "unpack it; arrays are given with --input beside the program",
+    ),
+    (0, b"\xfd7zXZ", "a file compressed with xz", "unpack it"),
+    (0, b"BZh", "a file compressed with bzip2", "unpack it"),
+    (0, b"\x28\xb5\x2f\xfd", "a file compressed with zstd", "unpack it"),
+    (257, b"ustar", "a tar archive", "unpack it, and give the folder"),
 )
 # What a program has near its beginning, in text of any format; and the bytes that come first in a proto: a name's, or a
 # program's.
@@ -81,8 +90,8 @@ def load(data: bytes, name: str = "<data>") -> HloModule:
     exported = None if text is not None else _exported(data)
     if exported is not None:
         return _load_bytecode(exported, name)
-    for begins, what, hint in _OTHER_BINARIES if text is None else ():
-        if data[:16].lower().startswith(begins.lower()):
+    for place, sign, what, hint in _OTHER_BINARIES if text is None else ():
+        if data[place : place + len(sign)].lower() == sign.lower():
             raise FormatError(f"this is {what}, and no program", location=Location(name, 1), hint=hint)
     if text is None and data.startswith(b"HloModule") and (control := _CONTROL.search(data)):
         raise FormatError(

@@ -181,8 +181,9 @@ class Lexer:
                 return self.error("this quote is never closed")
             if self.source.startswith("/*", self.start):
                 return self.error("this comment is never closed")
-        # In a text of several lines, an unexpected end suggests that the file is truncated.
-        is_cut = self.kind == "end" and self.source.count("\n", 0, self.start) > 1
+        # In a text of several lines, an unexpected end, or last word, suggests that the file is truncated.
+        is_last = self.kind == "end" or not self.source[self.start + len(self.text) :].strip()
+        is_cut = is_last and self.source.count("\n", 0, self.start) > 1
         hint = "the file ends inside of a program: dump or copy it again" if is_cut else ""
         return self.error(f"expected {what}, got {self.shown()}", hint=hint)
 
