@@ -1,8 +1,10 @@
 """What kernels may do in place is proved from their access maps, not from what is planned."""
 
+import numpy as np
 import pytest
 
 from fuzz.programs.composed.modules import module as generated
+from xlakit import compile
 from xlakit.cpu.codegen import generate
 from xlakit.cpu.entry.in_place import Refusals, in_place_pairs
 from xlakit.cpu.loops.emit.kernel import Phase
@@ -67,6 +69,43 @@ def test_what_a_product_reads_is_read_anywhere():
 ROOT r = f32[4,4] add(d, p2)"""
     shapes = ("f32[4,4]",) * 3
     assert [bool(_refusal(body, operand=n, parameters=shapes)) for n in range(3)] == [True, True, False]
+
+
+def test_results_of_the_first_of_two_products_are_stored_before_the_second_reads():
+    body = """d = f32[4,4] dot(p0, p1), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+n = f32[4,4] multiply(d, p3)
+s = f32[4,4] dot(n, p1), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+t = f32[4,4] add(s, p2)
+ROOT r = (f32[4,4], f32[4,4], f32[4,4]) tuple(d, n, t)"""
+    shapes = ("f32[4,4]",) * 4
+    assert "of a later product" in _refusal(body, result=0, operand=2, parameters=shapes)
+    assert "of a later product" in _refusal(body, result=1, operand=2, parameters=shapes)
+    assert not _refusal(body, result=2, operand=2, parameters=shapes)
+    assert all("at other indices" in _refusal(body, result, 3, shapes) for result in range(3))
+
+
+def test_an_operand_of_the_last_of_two_products_keeps_its_values():
+    text = """HloModule m
+sum { a = f32[] parameter(0)  b = f32[] parameter(1)  ROOT r = f32[] add(a, b) }
+ENTRY e {
+  p = f32[27,27] parameter(0)
+  q = f32[27,27] parameter(1)
+  z = f32[] constant(0)
+  m = f32[27,27] multiply(p, q)
+  l = f32[27,27] multiply(p, m)
+  d = f32[27,27] dot(l, p), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+  a = f32[27] reduce(d, z), dimensions={1}, to_apply=sum
+  n = f32[27,27] broadcast(a), dimensions={0}
+  s = f32[27,27] dot(n, p), lhs_contracting_dims={1}, rhs_contracting_dims={1}
+  t = f32[27,27] multiply(s, m)
+  u = f32[27] reduce(n, z), dimensions={0}, to_apply=sum
+  ROOT r = (f32[27,27], f32[27]) tuple(t, u)
+}"""
+    module = HloModule.from_text(text)
+    arguments = [np.random.default_rng(n).standard_normal((27, 27)).astype(np.float32) for n in range(2)]
+    expected = compile(module, backend="interpreter")(*arguments)
+    for result, wanted in zip(compile(module, backend="cpu")(*arguments), expected, strict=True):
+        np.testing.assert_allclose(result, wanted, rtol=1e-3, atol=1e-2)
 
 
 def test_later_phases_and_kernels_without_a_contract_are_refused():

@@ -6,13 +6,15 @@ on what all emitted loops have in common: an element is stored once, after all l
 different iterations, lanes and tasks have different indices. So no later load reads the overwritten element.
 
 Inside of a fusion, an operation that is not element-wise (a product, a sort) may read its operands at any index and at
-any time, so a result never shares their memory.
+any time, so a result never shares their memory. It begins another stage, too: of two products, the first one's results
+are stored before the second one is computed, and all loads for the second one's results follow. So a result never
+shares the memory of an operand that is loaded for the results of a later stage.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -75,24 +77,37 @@ class Refusals:
 
 
 # The offset of an access in elements, and the size of an element in bytes.
-_Store = tuple[Affine, int]
+_Access = tuple[Affine, int]
+
+
+class _Result(NamedTuple):
+    """A result's store, the nodes that are computed for it, and its stage in the kernel."""
+
+    store: _Access
+    nodes: tuple[Node, ...]
+    stage: int = 0
 
 
 class _AccessMaps:
     """The access maps of a loop nest: where it stores each result, and which elements of which operands it loads."""
 
-    def __init__(self, stores: Sequence[_Store], nodes: Sequence[Node], anywhere: frozenset[int]) -> None:
-        self._stores = stores
+    def __init__(self, results: Sequence[_Result], anywhere: frozenset[int]) -> None:
+        self._results = results
         self._anywhere = anywhere
-        self._read: dict[int, set[_Store]] = {}
-        for node in walk(nodes):
-            if isinstance(node, Load):
-                self._read.setdefault(node.array, set()).add((node.offset, node.kind.byte_width))
+        self._read: dict[int, set[_Access]] = {}
+        self._last_stages: dict[int, int] = {}
+        for stage in sorted({result.stage for result in results}):
+            for node in walk([n for result in results if result.stage == stage for n in result.nodes]):
+                if isinstance(node, Load):
+                    self._read.setdefault(node.array, set()).add((node.offset, node.kind.byte_width))
+                    self._last_stages[node.array] = stage
 
     def refusal(self, result: int, operand: int) -> str:
         if operand in self._anywhere:
             return "an operation in the fusion reads it at other indices"
-        written, width = self._stores[result]
+        (written, width), stage = self._results[result].store, self._results[result].stage
+        if self._last_stages.get(operand, stage) > stage:
+            return "it is read for the results of a later product or sort, when this result has been stored"
         for other, bytes in self._read.get(operand, ()):
             if other != written or bytes != width:
                 return f"element {other} of {bytes} bytes is read where element {written} of {width} bytes is written"
@@ -141,12 +156,22 @@ def _traced(computation: Computation, space: Space) -> _AccessMaps:
     tracer = Tracer(sources, space)
     dimensions = roots[0][2].dimensions
     index = tuple(space.axis(size).index for size in dimensions)
-    stores: list[_Store] = []
-    nodes: list[Node] = []
+    stages = _stages(computation)
+    results: list[_Result] = []
     for instruction, part, shape in roots:
-        nodes.append(tracer.element(instruction, tracer.reindexed(index, dimensions, shape.dimensions), part))
-        stores.append((linear(index, dimensions), shape.element_type.byte_width))
-    return _AccessMaps(stores, nodes, frozenset(anywhere))
+        node = tracer.element(instruction, tracer.reindexed(index, dimensions, shape.dimensions), part)
+        store = linear(index, dimensions), shape.element_type.byte_width
+        results.append(_Result(store, (node,), stages[instruction]))
+    return _AccessMaps(results, frozenset(anywhere))
+
+
+def _stages(computation: Computation) -> dict[Instruction, int]:
+    """By instruction, the most operations in a chain up to it that are not element-wise."""
+    stages: dict[Instruction, int] = {}
+    for instruction in computation.instructions:
+        stages[instruction] = max((stages[o] for o in instruction.operands), default=0)
+        stages[instruction] += not _is_element_wise(instruction)
+    return stages
 
 
 def _update(root: Instruction, sources: dict[Instruction, Source], space: Space, anywhere: set[int]) -> _AccessMaps:
@@ -156,10 +181,10 @@ def _update(root: Instruction, sources: dict[Instruction, Source], space: Space,
     index = tuple(space.axis(size).index for size in update.shape.dimensions)
     offsets = tracer.starts(starts, target.shape, update.shape.dimensions)
     offset = linear([i + o for i, o in zip(index, offsets, strict=True)], target.shape.dimensions)
-    nodes = [tracer.element(update, index)]
-    opaque = [Load(nodes[0].kind, -1, offset)]
+    node = tracer.element(update, index)
+    opaque = Load(node.kind, -1, offset)
     width = root.shape.element_type.byte_width
-    return _AccessMaps([(offset, width)], [*nodes, *opaque], frozenset(anywhere))
+    return _AccessMaps([_Result((offset, width), (node, opaque))], frozenset(anywhere))
 
 
 def _is_element_wise(instruction: Instruction) -> bool:
@@ -218,12 +243,18 @@ def _pairs(computation: Computation) -> frozenset[tuple[int, int]]:
         plain = instruction in aligned and (instruction is root or _is_elementwise(instruction, dimensions))
         if instruction in misaligned or not plain:
             misaligned.update(instruction.operands)
+    stages = _stages(computation)
+    last_stages: dict[Instruction, int] = {}
+    for r in roots:
+        for instruction in post_order([r]):
+            last_stages[instruction] = max(last_stages.get(instruction, 0), stages[r])
     return frozenset(
         (result, operand)
         for operand, parameter in enumerate(computation.parameters)
         if parameter in aligned and parameter not in misaligned
         for result, r in enumerate(roots)
         if r.shape.element_type.byte_width == parameter.shape.element_type.byte_width
+        and stages[r] >= last_stages[parameter]
     )
 
 
