@@ -18,7 +18,7 @@ import numpy as np
 
 from fuzz.jaxlib import fault_of, flat
 from fuzz.programs.draft import Program
-from fuzz.programs.large import algebra, indexing, moves, orders, products, reductions
+from fuzz.programs.large import algebra, indexing, layers, moves, orders, products, reductions
 from fuzz.programs.large.drafts import EQUAL, KINDS, large_program
 from fuzz.programs.values import Array
 from fuzz.support.numbered import Entry, parser, run
@@ -28,7 +28,7 @@ from xlakit.data.primitive import PrimitiveType
 from xlakit.ir.instruction import HloModule
 
 # The pages enter their kinds when they are loaded.
-PAGES = (moves, indexing, reductions, orders, algebra, products)
+PAGES = (moves, indexing, reductions, orders, algebra, products, layers)
 _THREADS = (1, 2, 3)
 
 

@@ -75,6 +75,7 @@ NETS: tuple[Net, ...] = (
         XLAKIT_KNOBS="gemm.pairs_of_bf16=1000",
     ),
     _net("products", "fuzz.products", 3, "products and convolutions of larger sizes against the interpreter"),
+    _net("layers", "fuzz.large --only layers", 3, "chains of products as networks and their gradients have them"),
     _net("convolutions", "fuzz.convolutions", 5, "dilated convolutions of narrow types in groups, with knobs drawn"),
     _net("compiled", "fuzz.compiled --count 4000", 3, "one operation each, of every type and with special values"),
     _net("specials", "fuzz.specials", 2, "operations on elements at all pairs of special values"),

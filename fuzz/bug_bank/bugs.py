@@ -365,6 +365,19 @@ BUGS: tuple[Bug, ...] = (
         (Edit("xlakit/cpu/loops/ir/tracer.py", "arguments = [as_ordered(a) for a in arguments]", "pass"),),
     ),
     Bug(
+        "between-two-products",
+        "32895ab",
+        "layers",
+        "results between two products of a fusion lie in the memory of an array that is read after the second one",
+        (
+            Edit(
+                "xlakit/cpu/entry/in_place.py",
+                "stages[instruction] += not _is_element_wise(instruction)",
+                "stages[instruction] += 0",
+            ),
+        ),
+    ),
+    Bug(
         "another-tasks-tail",
         "8241d2e",
         "large-watched",
