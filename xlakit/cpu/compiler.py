@@ -90,7 +90,7 @@ def generate_module(module: HloModule, execution: ExecutionOptions = DEFAULT) ->
     target = _target(module, execution)
     interpret(module, execution, with_elided=True, with_large=True)
     chosen = _tuning_of(_tuning_key(module, target))
-    with options.compiling(_shown_options()), _as_tuned(chosen):
+    with options.compiling(_effective_options()), _as_tuned(chosen):
         optimized = _optimized(module, target)
 
         def lowered() -> Code:
@@ -107,7 +107,7 @@ def generate_module(module: HloModule, execution: ExecutionOptions = DEFAULT) ->
     return program
 
 
-def _shown_options() -> options.Options:
+def _effective_options() -> options.Options:
     """The options in force, or the sanitizer's where programs are compiled for it."""
     current_options = options.current()
     if not current_options.sanitize:

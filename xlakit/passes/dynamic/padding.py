@@ -137,8 +137,8 @@ class _Padding:
             if computation not in self._affected and not any(dynamic_dims) and not wanted:
                 self._padded[key] = _PaddedComputation(computation, ())
             else:
-                part = _Computation(self, computation, self._context)
-                made = self._padded[key] = part.part(dynamic_dims, packed, wanted)
+                rewrite = _Computation(self, computation, self._context)
+                made = self._padded[key] = rewrite.callee(dynamic_dims, packed, wanted)
                 self._padded[computation, dynamic_dims, packed, made.dynamic_dims] = made
         return self._padded[key]
 
@@ -173,7 +173,7 @@ class _Computation:
         full = Padded(self._full(root, frozenset(results), make), root.sizes)
         return self._cloner.build(joined(full, results, make))
 
-    def part(
+    def callee(
         self, dynamic_dims: _DimensionsByParameter, packed: bool, wanted: tuple[DynamicDimension, ...] | None
     ) -> _PaddedComputation:
         """The padded version of a called computation; see :meth:`_Padding.padded_computation`."""

@@ -61,9 +61,9 @@ class _ClusterFusion:
         self._order = {instruction: i for i, instruction in enumerate(computation.instructions)}
         self._users = users_of(i for i in computation.instructions if i in self._live)
         self._loops = Loops()
-        # _clusters_of: the clusters that compute an instruction. _clusters: the one of which it is a result, a root.
+        # By instruction, the clusters that compute it; and by root, which is a result of a cluster, that cluster.
         self._clusters_of: dict[Instruction, list[Cluster]] = {}
-        self._clusters: dict[Instruction, Cluster] = {}
+        self._by_root: dict[Instruction, Cluster] = {}
         # The nanoseconds of recomputation on the path from an instruction to the results.
         self._recomputed: dict[Instruction, float] = {}
 
@@ -73,11 +73,11 @@ class _ClusterFusion:
             if instruction in self._live and is_fusible(instruction):
                 self._assign(instruction)
         others = [i for i in self._live if i not in self._clusters_of]
-        Merging(self._clusters, [(i, self._predecessors(i)) for i in others], self._order, self._computation.root).run()
-        chosen = {id(c): c for c in self._clusters.values() if len(c.members) > 1 and self._context.spend("fused")}
+        Merging(self._by_root, [(i, self._predecessors(i)) for i in others], self._order, self._computation.root).run()
+        chosen = {id(c): c for c in self._by_root.values() if len(c.members) > 1 and self._context.spend("fused")}
         if not chosen:
             return self._computation
-        return self._rebuilt({root: c for root, c in self._clusters.items() if id(c) in chosen})
+        return self._rebuilt({root: c for root, c in self._by_root.items() if id(c) in chosen})
 
     def _predecessors(self, instruction: Instruction) -> tuple[Instruction, ...]:
         """The instructions that must stay before another one, beside its operands."""
@@ -100,7 +100,7 @@ class _ClusterFusion:
             if len(joined) == len(consumers) and not read:
                 return
         cluster = Cluster(instruction, self._loops, pieces_of(instruction))
-        self._clusters[instruction] = cluster
+        self._by_root[instruction] = cluster
         self._clusters_of.setdefault(instruction, []).append(cluster)
 
     def _may_join(self, instruction: Instruction, consumers: list[Cluster], read: bool) -> bool:
@@ -152,7 +152,7 @@ class _ClusterFusion:
 
     def _is_needed(self, instruction: Instruction, clusters: dict[Instruction, Cluster]) -> bool:
         """Whether an instruction also remains outside of fusions."""
-        if instruction in self._clusters or instruction not in self._clusters_of:
+        if instruction in self._by_root or instruction not in self._clusters_of:
             return True
         return any(c.roots[0] not in clusters for c in self._clusters_of[instruction])
 
