@@ -87,8 +87,9 @@ class Machine:
     threads: the processors that this process may run on. l1, l2: the bytes of a core's data caches. l3: the bytes of
     the last-level cache, which cores share; those of the second level if there is no third. wake_nanoseconds: the time
     from waking a thread that sleeps until it runs. processor: its name. vector_bytes: the width of its vectors; 0 if it
-    is not known. extensions: of its instruction set, by LLVM's names. measured: measured rates, by names that say their
-    units; :meth:`rate` gives them.
+    is not known. unit_bytes: the part of a vector that an arithmetic unit takes at once, where vectors are executed as
+    several operations; 0 where a vector is one. extensions: of its instruction set, by LLVM's names. measured: measured
+    rates, by names that say their units; :meth:`rate` gives them.
     """
 
     threads: int
@@ -98,6 +99,7 @@ class Machine:
     wake_nanoseconds: float = _WAKE_NANOSECONDS
     processor: str = ""
     vector_bytes: int = 0
+    unit_bytes: int = 0
     extensions: tuple[str, ...] = ()
     measured: Mapping[str, float] = field(default_factory=dict[str, float])
 
@@ -121,7 +123,7 @@ class Machine:
     @property
     def text(self) -> str:
         """The fields that code depends on, as part of the keys of the compile cache."""
-        sizes = (self.threads, self.l1, self.l2, self.l3, self.wake_nanoseconds)
+        sizes = (self.threads, self.l1, self.l2, self.l3, self.wake_nanoseconds, self.unit_bytes)
         return f"{sizes} {sorted(self.measured.items())}"
 
     def as_text(self) -> str:
@@ -129,6 +131,7 @@ class Machine:
         fields: dict[str, Any] = {
             "processor": self.processor,
             "vector_bytes": self.vector_bytes,
+            "unit_bytes": self.unit_bytes,
             "extensions": list(self.extensions),
             "threads": self.threads,
             "caches": {"l1": self.l1, "l2": self.l2, "l3": self.l3},
@@ -158,10 +161,11 @@ def _from_fields(given: Mapping[str, Any]) -> Machine:
         wake_nanoseconds=float(given.get("wake_nanoseconds") or _WAKE_NANOSECONDS),
         processor=str(given.get("processor", mine.processor)),
         vector_bytes=int(given.get("vector_bytes", 0)),
+        unit_bytes=int(given.get("unit_bytes", mine.unit_bytes)),
         extensions=tuple(map(str, given.get("extensions", ()))),
         measured={str(name): float(number) for name, number in given.get("measured", {}).items()},
     )
-    if min(made.l1, made.l2, made.l3, made.threads) < 1 or not 0 < made.wake_nanoseconds < 1e9:
+    if min(made.l1, made.l2, made.l3, made.threads, made.unit_bytes + 1) < 1 or not 0 < made.wake_nanoseconds < 1e9:
         raise ValueError("sizes, threads and times are positive")
     if not all(0 < rate < 1e12 for rate in made.measured.values()):
         raise ValueError("what was measured is positive")
@@ -234,12 +238,19 @@ def own() -> Machine:
     found = _of_linux() or _of_macos()
     l1, l2, l3 = (known or usual for known, usual in zip(found or (0, 0, 0), _CACHES[_family()], strict=True))
     name = _identity().get("model name") or platform.machine()
-    return Machine(_threads(), l1, l2, max(l2, l3), processor=name)
+    return Machine(_threads(), l1, l2, max(l2, l3), processor=name, unit_bytes=_unit_bytes())
 
 
 @cache
 def _family() -> str:
     return "arm" if platform.machine().lower() in ("aarch64", "arm64") else "x86"
+
+
+def _unit_bytes() -> int:
+    """``Machine.unit_bytes``: first and second generation Zen processors have units of 16 bytes and vectors of 32."""
+    vendor, family, model = (_identity().get(name, "") for name in ("vendor_id", "cpu family", "model"))
+    is_split = vendor == "HygonGenuine" or (vendor == "AuthenticAMD" and family == "23" and int(model or 255) < 0x30)
+    return 16 if is_split else 0
 
 
 def _threads() -> int:

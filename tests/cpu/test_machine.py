@@ -36,7 +36,7 @@ def described(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_description_is_what_it_was_when_it_is_read_again():
-    made = Machine(8, 1, 2, 3, processor="znver9", vector_bytes=64)
+    made = Machine(8, 1, 2, 3, processor="znver9", vector_bytes=64, unit_bytes=32)
     assert Machine.from_text(made.as_text(), "here") == made
     more = replace(made, wake_nanoseconds=5e3, extensions=("a", "b"), measured={"read_bytes_per_nanosecond_l1": 9.5})
     assert Machine.from_text(more.as_text(), "here") == more
@@ -184,3 +184,39 @@ def test_blocks_follow_the_caches_and_keys_the_description(tmp_path, monkeypatch
     assert len(keys) == 2 or keys == {None}
     assert sizes[0].kc < sizes[1].kc
     assert sizes[0].mc * sizes[0].kc < sizes[1].mc * sizes[1].kc
+
+
+@pytest.mark.parametrize(
+    ("function", "unit_bytes", "iterations"),
+    [
+        ("exponential(x)", 0, 1),
+        ("exponential(x)", 16, 4),
+        ("exponential(tanh(log(x)))", 0, 2),
+        ("exponential(tanh(log(x)))", 32, 2),
+        ("exponential(tanh(log(x)))", 16, 4),
+        ("sine(tanh(log(x)))", 16, 2),
+    ],
+)
+def test_more_iterations_are_interleaved_where_units_take_part_of_a_vector(
+    tmp_path, monkeypatch, function, unit_bytes, iterations
+):
+    text = f"HloModule m\nENTRY e {{ x = f32[4096] parameter(0)\n ROOT r = f32[4096] {function} }}"
+    path = tmp_path / "machine.json"
+    path.write_text(json.dumps({"unit_bytes": unit_bytes, "measured": {"cycle_nanoseconds": 0.3}}))
+    monkeypatch.setenv("XLAKIT_MACHINE", str(path))
+    with compiling(vector_bytes=32):
+        code = xla.compile(xla.HloModule.from_text(text), backend="cpu").llvm_ir()
+    assert f"load <{8 * iterations} x float>" in code
+    assert f"load <{16 * iterations} x float>" not in code
+
+
+def test_zen_processors_with_units_of_half_a_vector_are_known(monkeypatch):
+    found = []
+    for vendor, family, model in (("AuthenticAMD", 23, 1), ("AuthenticAMD", 23, 49), ("Intel", 6, 1), ("", "", "")):
+        fields = {"vendor_id": vendor, "cpu family": str(family), "model": str(model)}
+        monkeypatch.setattr(machine, "_identity", lambda fields=fields: fields)
+        machine.own.cache_clear()
+        found.append(machine.own().unit_bytes)
+    monkeypatch.undo()
+    machine.own.cache_clear()
+    assert found == [16, 0, 0, 0]

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import field
 from typing import NamedTuple
 
-from xlakit import machine
+from xlakit import machine, target
 from xlakit.cpu.llvm import I64, PTR, VOID, Effort, Function, Module, Value
 from xlakit.cpu.llvm.promises import NO_INLINE
 from xlakit.cpu.loops.emit.emitter import INTERLEAVED, Emitter
@@ -23,15 +23,23 @@ from xlakit.cpu.loops.emit.levels import Level, Output
 from xlakit.cpu.loops.emit.non_temporal import non_temporal
 from xlakit.cpu.loops.ir.cost import element_cost
 from xlakit.cpu.loops.ir.index import Node
+from xlakit.cpu.loops.ir.nodes import Apply, walk
 from xlakit.cpu.loops.ir.space import Group
 from xlakit.cpu.scalars import Scalar, store
 from xlakit.cpu.scalars.memory import from_parts, parts
+from xlakit.data.primitive import PrimitiveType
 from xlakit.dataclass import dataclass
+from xlakit.ir.traits import Transcendental
+from xlakit.ops.elementwise.elementary import Erf, Exponential, Log, Logistic, Rsqrt, Sqrt, Tanh
 from xlakit.options import knob, times
 
-# If an iteration is a long chain of dependent operations, two interleaved iterations keep the processor busy.
-_LONG_CHAIN = knob("kernel.long_chain", 2.0, 0.0, 100.0, tries=(0.0, 100.0))
+# If an iteration is a long chain of dependent operations, two interleaved iterations keep the processor busy. Chains of
+# so many cycles (of the cost model) are longer than processors look ahead; the knob has them in nanoseconds.
+_LONG_CYCLES = 8.0
+_LONG_CHAIN = knob("kernel.long_chain", lambda: _long_chain(machine.current()), 0.0, 100.0, tries=(0.0, 100.0))
 DOUBLED = ('"llvm.loop.interleave.count", i32 2',)
+_OF_FEW_VALUES = (Erf, Exponential, Log, Logistic, Rsqrt, Sqrt, Tanh)
+_ONE_REGISTER = frozenset({PrimitiveType.F32, PrimitiveType.F16, PrimitiveType.BF16, PrimitiveType.PRED})
 # The wanted time of a task: long compared to its hand-over to a thread, short compared to the work to be shared.
 TASK_NANOSECONDS = knob(
     "kernel.task_nanoseconds", lambda: 2 * machine.current().wake_nanoseconds, 50.0, 1e9, tries=(times(0.25), times(4))
@@ -152,7 +160,27 @@ def _unstored(emitter: Emitter, scalar: Scalar) -> list[tuple[int, Scalar]]:
 
 def hints_for(nodes: Sequence[Node]) -> Sequence[str]:
     """The loop hints for LLVM, for an innermost loop that computes the nodes."""
-    return DOUBLED if element_cost(nodes) > _LONG_CHAIN.value else ()
+    return hints_for_long_chains(nodes) if element_cost(nodes) > _LONG_CHAIN.value else ()
+
+
+def hints_for_long_chains(nodes: Sequence[Node]) -> Sequence[str]:
+    """As :func:`hints_for`, if an iteration is a long chain of dependent operations.
+
+    A processor that executes a vector as several operations looks ahead over fewer vectors. Four iterations keep it
+    busy if registers suffice, as they do for functions that hold one or two values beside constants in memory.
+    """
+    every = list(walk(nodes)) if _operations_of_vector(machine.current()) > 1 else []
+    functions = [n.op for n in every if isinstance(n, Apply) and isinstance(n.op, Transcendental)]
+    is_narrow = all(isinstance(f, _OF_FEW_VALUES) for f in functions) and all(n.kind in _ONE_REGISTER for n in every)
+    return INTERLEAVED if functions and is_narrow else DOUBLED
+
+
+def _operations_of_vector(described: machine.Machine) -> float:
+    return target.vector_bytes() / min(described.unit_bytes or target.vector_bytes(), target.vector_bytes())
+
+
+def _long_chain(described: machine.Machine) -> float:
+    return described.cycle * _LONG_CYCLES / _operations_of_vector(described)
 
 
 def side_by_side(hints: Sequence[str]) -> int:

@@ -16,11 +16,11 @@ from xlakit.cpu.llvm import I8, I64, PTR, VOID, Function, Module, Value
 from xlakit.cpu.loops.emit.cancellation import in_strips, iterations_between
 from xlakit.cpu.loops.emit.emitter import INTERLEAVED, Emitter
 from xlakit.cpu.loops.emit.kernel import (
-    DOUBLED,
     Kernel,
     Phase,
     Split,
     hints_for,
+    hints_for_long_chains,
     nest,
     side_by_side,
     store_all,
@@ -379,7 +379,8 @@ def _streams(stage: Stage, level: Level, most: int) -> int:
 
 def _interleaving(stage: Stage, level: Level) -> Sequence[str]:
     """The number of interleaved reduction steps: long iterations fill the processor and its registers sooner."""
-    return DOUBLED if element_cost(stage.nodes, level.group.variables) > _LONG_ITERATION else INTERLEAVED
+    is_long = element_cost(stage.nodes, level.group.variables) > _LONG_ITERATION
+    return hints_for_long_chains(stage.nodes) if is_long else INTERLEAVED
 
 
 def _iteration(emitter: Emitter, stage: Stage, running: list[Scalar]) -> list[Scalar]:
