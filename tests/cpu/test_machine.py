@@ -193,8 +193,9 @@ def test_blocks_follow_the_caches_and_keys_the_description(tmp_path, monkeypatch
         ("exponential(x)", 16, 4),
         ("exponential(tanh(log(x)))", 0, 2),
         ("exponential(tanh(log(x)))", 32, 2),
-        ("exponential(tanh(log(x)))", 16, 4),
-        ("sine(tanh(log(x)))", 16, 2),
+        ("exponential(tanh(x))", 16, 4),
+        ("exponential(tanh(log(x)))", 16, 2),
+        ("sine(tanh(x))", 16, 2),
     ],
 )
 def test_more_iterations_are_interleaved_where_units_take_part_of_a_vector(

@@ -38,8 +38,11 @@ from xlakit.options import knob, times
 _LONG_CYCLES = 8.0
 _LONG_CHAIN = knob("kernel.long_chain", lambda: _long_chain(machine.current()), 0.0, 100.0, tries=(0.0, 100.0))
 DOUBLED = ('"llvm.loop.interleave.count", i32 2',)
+# Functions whose code holds one or two values beside constants, and how many of them a chain is made of at most.
 _OF_FEW_VALUES = (Erf, Exponential, Log, Logistic, Rsqrt, Sqrt, Tanh)
-_ONE_REGISTER = frozenset({PrimitiveType.F32, PrimitiveType.F16, PrimitiveType.BF16, PrimitiveType.PRED})
+_FEW_FUNCTIONS = 2
+# Elements whose vectors fill one register.
+_ONE_REGISTER = frozenset({PrimitiveType.F32, PrimitiveType.PRED})
 # The wanted time of a task: long compared to its hand-over to a thread, short compared to the work to be shared.
 TASK_NANOSECONDS = knob(
     "kernel.task_nanoseconds", lambda: 2 * machine.current().wake_nanoseconds, 50.0, 1e9, tries=(times(0.25), times(4))
@@ -167,12 +170,13 @@ def hints_for_long_chains(nodes: Sequence[Node]) -> Sequence[str]:
     """As :func:`hints_for`, if an iteration is a long chain of dependent operations.
 
     A processor that executes a vector as several operations looks ahead over fewer vectors. Four iterations keep it
-    busy if registers suffice, as they do for functions that hold one or two values beside constants in memory.
+    busy if registers suffice, as they do for functions that hold one or two values beside constants in memory. Several
+    functions are mostly chains of their own, and would take LLVM long.
     """
     every = list(walk(nodes)) if _operations_of_vector(machine.current()) > 1 else []
     functions = [n.op for n in every if isinstance(n, Apply) and isinstance(n.op, Transcendental)]
     is_narrow = all(isinstance(f, _OF_FEW_VALUES) for f in functions) and all(n.kind in _ONE_REGISTER for n in every)
-    return INTERLEAVED if functions and is_narrow else DOUBLED
+    return INTERLEAVED if 1 <= len(functions) <= _FEW_FUNCTIONS and is_narrow else DOUBLED
 
 
 def _operations_of_vector(described: machine.Machine) -> float:
