@@ -494,4 +494,17 @@ BUGS: tuple[Bug, ...] = (
             ),
         ),
     ),
+    Bug(
+        "steps-met-apart",
+        "08cf1475",
+        "copies",
+        "products of gathered arrays are computed in steps where devices meet in copies that are not",
+        (
+            Edit(
+                "xlakit/passes/scheduling/collective_matmul.py",
+                "numbers, apart = Numbers.of(module), sites_met_apart(module)",
+                "numbers, apart = Numbers.of(module), frozenset[str]()",
+            ),
+        ),
+    ),
 )

@@ -10,6 +10,7 @@ on what was there before the last one, so that nothing but their order keeps two
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
@@ -42,7 +43,9 @@ class _Copies:
     def __init__(self, seed: int, number: int) -> None:
         self.author = author = Author(seed, number)
         author.replicas, author.partitions = author.pick(_COUNTS)
-        self.kind = author.pick(("s32", "f32", "f32", "f64", "u8"))
+        # Sums of products of floats are rounded otherwise on the interpreter.
+        self.has_products = author.chance(0.25)
+        self.kind = author.pick(("s32", "s64", "u8") if self.has_products else ("s32", "f32", "f32", "f64", "u8"))
         self.dims = [author.integer(1, 3) * 12, *([author.integer(1, 3)] if author.chance(0.3) else [])]
         self.carried = author.integer(2, 3)
         self.by_partition = author.partitions > 1 and (author.replicas == 1 or author.chance())
@@ -59,7 +62,7 @@ class _Copies:
         author = self.author
         spans = Scope("", self.ids)
         others = ("both", "permute", "permute", "gather", "scatter", "blocks", "exchange", "dynamic")
-        kind = author.pick((*["all-reduce"] * 4, *others))
+        kind = author.pick((*["product"] * 8 * self.has_products, *["all-reduce"] * 4, *others))
         if kind == "permute":
             pairs = ",".join(f"{{{a},{b}}}" for a, b in enumerate(author.permutation(self._count())))
             attributes = f"source_target_pairs={{{pairs}}}"
@@ -76,6 +79,8 @@ class _Copies:
         if kind == "exchange":
             text = f"dimensions={{0}}, {groups.text}"
             return _Site(lambda scope, given: self._add(scope, f"all-to-all({given[0].name}), {text}"))
+        if kind == "product":
+            return author.pick((self._gathered_rows, self._gathered_sums, self._scattered))(groups.text, size)
         text = f"{groups.text}, to_apply={author.reducer(self.kind)}"
         if kind == "scatter":
             return self._scatter(text, size)
@@ -148,6 +153,68 @@ class _Copies:
             return self._add(scope, f"dynamic-slice({total}, {starts}), dynamic_slice_sizes={{{join(self.dims)}}}")
 
         return _Site(emit)
+
+    # -- products that passes may compute in steps -------------------------------------------------
+
+    def _gathered_rows(self, text: str, size: int) -> _Site:
+        """A product of rows of three elements, those of all devices, of which some are kept."""
+        rows = math.prod(self.dims) // 3
+        begin = self.author.integer(0, rows * (size - 1))
+
+        def emit(scope: Scope, given: list[Named]) -> Named:
+            own = self._matrix(scope, f"reshape({given[0].name})", rows, 3)
+            whole = self._matrix(scope, f"all-gather({own}), dimensions={{0}}, {text}", rows * size, 3)
+            made = self._times_square(scope, whole, rows * size)
+            kept = self._matrix(scope, f"slice({made}), slice={{[{begin}:{begin + rows}], [0:3]}}", rows, 3)
+            return self._add(scope, f"reshape({kept})")
+
+        return _Site(emit)
+
+    def _gathered_sums(self, text: str, size: int) -> _Site:
+        """A product that adds up what is gathered."""
+        columns = math.prod(self.dims) // 3
+
+        def emit(scope: Scope, given: list[Named]) -> Named:
+            own = self._matrix(scope, f"reshape({given[0].name})", 3, columns)
+            whole = self._matrix(scope, f"all-gather({own}), dimensions={{1}}, {text}", 3, columns * size)
+            other = self._matrix(scope, f"reshape({self.author.pick(scope.values).name})", columns, 3)
+            row = self._matrix(scope, f"slice({other}), slice={{[0:{columns}], [1:2]}}", columns, 1)
+            row = scope.emit(f"{self.kind}[{columns}]", f"reshape({row})")
+            right = self._matrix(scope, f"broadcast({row}), dimensions={{1}}", columns * size, columns)
+            dims = "lhs_contracting_dims={1}, rhs_contracting_dims={0}"
+            return self._add(scope, f"reshape({self._matrix(scope, f'dot({whole}, {right}), {dims}', 3, columns)})")
+
+        return _Site(emit)
+
+    def _scattered(self, text: str, size: int) -> _Site:
+        """A product of which each device has the sum of a part."""
+        rows, scalar = math.prod(self.dims) // 3, f"{self.kind}[]"
+        add = f"add{len(self.author.computations)}"
+        self.author.computations.append(
+            f"{add} {{\n  x = {scalar} parameter(0)\n  y = {scalar} parameter(1)\n  ROOT z = {scalar} add(x, y)\n}}"
+        )
+
+        def emit(scope: Scope, given: list[Named]) -> Named:
+            wide = self._matrix(scope, f"reshape({self._wide(scope, given, size)})", rows * size, 3)
+            made = self._times_square(scope, wide, rows * size)
+            part = self._matrix(scope, f"reduce-scatter({made}), dimensions={{0}}, {text}, to_apply={add}", rows, 3)
+            return self._add(scope, f"reshape({part})")
+
+        return _Site(emit)
+
+    def _times_square(self, scope: Scope, rows: str, count: int) -> str:
+        """So many rows of three elements times three rows of an array."""
+        own = math.prod(self.dims) // 3
+        other = self._matrix(scope, f"reshape({self.author.pick(scope.values).name})", own, 3)
+        square = self._matrix(scope, f"slice({other}), slice={{[0:3], [0:3]}}", 3, 3)
+        return self._matrix(
+            scope, f"dot({rows}, {square}), lhs_contracting_dims={{1}}, rhs_contracting_dims={{1}}", count, 3
+        )
+
+    def _matrix(self, scope: Scope, call: str, rows: int, columns: int) -> str:
+        return scope.emit(f"{self.kind}[{rows},{columns}]", call)
+
+    # -- arrays of dynamic size --------------------------------------------------------------------
 
     def _dynamic(self, text: str) -> _Site:
         """Of an array of dynamic size, whose greatest element is added: sizes are compared by other collectives."""
