@@ -17,6 +17,7 @@ from evaluating import build, f32, floats, s32, same
 import xlakit as xla
 from xlakit.cpu.llvm.library import Library
 from xlakit.cpu.runtime import runtime_symbols
+from xlakit.options import compiling
 
 
 def loop_for_ever(x):
@@ -39,6 +40,25 @@ def test_one_executable_runs_on_many_threads_at_once():
 
     with ThreadPoolExecutor(8) as pool:
         assert all(pool.map(work, range(40)))
+
+
+def test_the_memory_limit_is_for_values_that_are_in_memory(monkeypatch):
+    monkeypatch.setenv("XLAKIT_MEMORY_LIMIT", "100K")
+    x = np.arange(200, dtype=np.float32) % 2
+
+    def table(x):
+        return xla.broadcast(x, [200]) * xla.broadcast_in_dim(x, [200, 200], [0])
+
+    # The second time it may come from the compile cache.
+    for _ in range(2):
+        summed = xla.compile(build(lambda x: xla.reduce_all(table(x), 0.0, xla.add), f32(200)), backend="cpu")
+        assert summed(x) == 10_000
+    with pytest.raises(xla.ResourceError, match=r"needs 160,000 bytes, the limit is 102,400") as caught:
+        xla.compile(build(table, f32(200)), backend="cpu")
+    assert caught.value.location.file.endswith("test_cpu_executable.py")
+    # What plain code stores is too large.
+    with compiling(plain="fusion"), pytest.raises(xla.ResourceError, match="needs 160,000 bytes"):
+        xla.compile(build(lambda x: xla.reduce_all(table(x), 0.0, xla.add), f32(200)), backend="cpu")
 
 
 def test_the_number_of_threads_does_not_change_results():

@@ -20,11 +20,13 @@ from xlakit.cpu.program import Program, Target
 from xlakit.cpu.threads import thread_count
 from xlakit.dataclass import dataclass
 from xlakit.execution.analysis import Holder, MemoryAnalysis
-from xlakit.ir.instruction import HloModule, Instruction
+from xlakit.interpreter.executable import too_large
+from xlakit.ir.instruction import HloModule, Instruction, located
 from xlakit.memory.assignment import BufferSlice, Space
 from xlakit.memory.plan import MemoryPlan, plan_memory
 from xlakit.memory.steps import KernelStep, walk
 from xlakit.options import current
+from xlakit.settings import memory_limit
 
 # The recursion limit for fusions, whose chains of operations are at most a few hundred long.
 _FRAMES = 10_000
@@ -99,6 +101,15 @@ def generate(module: HloModule, target: Target) -> Code:
     if rendezvous is not None:
         code.collectives, code.slots = tuple(rendezvous.instructions), rendezvous.slots
     return code
+
+
+def check_sizes(plan: MemoryPlan) -> None:
+    """Raises ResourceError for a value in memory that is larger than the limit; others may be of any size."""
+    limit = memory_limit()
+    for buffer_slice in plan.slices:
+        if buffer_slice.size > limit:
+            error, instruction = too_large(buffer_slice.size, limit), buffer_slice.values[0].instruction
+            raise error if instruction is None else located(error, plan.module, instruction)
 
 
 def _checked_parts(code: Code, threads: int) -> Sequence[tuple[Effort, str]]:

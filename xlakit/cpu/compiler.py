@@ -14,7 +14,7 @@ from xlakit.cpu.cache.cache_key import compiler_has_changed, program_key
 from xlakit.cpu.execution.executable import CpuExecutable
 from xlakit.cpu.execution.generated import GeneratedProgram
 from xlakit.cpu.program import Program, Target
-from xlakit.errors import ArgumentError, FormatError, UnsupportedError, internal_errors
+from xlakit.errors import ArgumentError, FormatError, ResourceError, UnsupportedError, internal_errors
 from xlakit.execution.calls.custom_calls import c_functions_of, lapack_calls_of
 from xlakit.execution.groups import Grid
 from xlakit.execution.options import DEFAULT, ExecutionOptions
@@ -142,7 +142,11 @@ def _executable(module: HloModule, execution: ExecutionOptions, *, cache: bool) 
     )
     program, is_tuned = loaded or (None, False)
     # A program in the cache was verified when it was compiled.
-    reference = interpret(module, execution, verified=program is not None)
+    try:
+        reference = interpret(module, execution, verified=program is not None)
+    except ResourceError:
+        # What is too large for the memory may be part of a kernel, and never stored: the memory plan tells.
+        program, reference = None, interpret(module, execution, with_large=True)
     if program is not None:
         generate = partial(_generated, module, target)
         with _as_tuned(_tuning_of(tuning_key) if is_tuned else None) as tuning:
@@ -270,9 +274,10 @@ def _save(key: str, program: Program, module: HloModule, tuning: Tuning | None) 
 
 
 def _compiled(module: HloModule, target: Target) -> tuple[Code, Program]:
-    from xlakit.cpu.codegen import make_objects
+    from xlakit.cpu.codegen import check_sizes, make_objects
 
     code = _generated(module, target)
+    check_sizes(code.plan)
     with internal_errors(f"making machine code of {module.name}"):
         make_objects(code)
         return code, code.program()

@@ -87,10 +87,7 @@ def _check_instructions(module: HloModule, calls: CustomCalls, *, with_elided: b
         try:
             needed = _bytes_of(instruction.shape)
             if needed > limit and not with_large:
-                raise ResourceError(
-                    f"needs {needed:,} bytes, the limit is {limit:,}",
-                    hint="the environment variable XLAKIT_MEMORY_LIMIT sets the limit, in bytes",
-                )
+                raise too_large(needed, limit)
             if isinstance(instruction.op, CustomCall):
                 calls.check(instruction)
             if isinstance(instruction.op, ElidedConstant) and not with_elided:
@@ -98,6 +95,14 @@ def _check_instructions(module: HloModule, calls: CustomCalls, *, with_elided: b
             check_packed(instruction.op, [o.shape for o in instruction.operands])
         except (LiteralError, ResourceError, ShapeError, UnsupportedError) as error:
             raise located(error, module, instruction) from None
+
+
+def too_large(needed: int, limit: int) -> ResourceError:
+    """The error for a value of so many bytes, which are more than the limit."""
+    return ResourceError(
+        f"needs {needed:,} bytes, the limit is {limit:,}",
+        hint="the environment variable XLAKIT_MEMORY_LIMIT sets the limit, in bytes",
+    )
 
 
 def _bytes_of(shape: Shape) -> int:
