@@ -25,7 +25,7 @@ from pathlib import Path
 
 from fuzz.support.numbered import BEGUN, command
 
-# A program that is under way when the time is over may take so much longer.
+# A program that is under way when the time is over may take so much longer on processors of its own.
 _PATIENCE_SECONDS = 120.0
 # Some nets have no limit where they are given 0 seconds.
 _LEAST_SECONDS = 1.0
@@ -129,7 +129,7 @@ def _watched(
     fault, last, found_after = "", "", 0.0
     with process:
         # What hangs is ended; it is a finding.
-        watch = _Watch(process, seconds + _PATIENCE_SECONDS)
+        watch = _Watch(process, seconds + _patience())
         for line in process.stdout or ():
             last = line.strip() or last
             if line.startswith("FAILED") and not fault:
@@ -144,6 +144,11 @@ def _watched(
         where = begun.read_text() if begun.exists() else last
         fault, found_after = f"{how}: {where}", time.monotonic() - start
     return Found(fault, found_after or time.monotonic() - start, last)
+
+
+def _patience() -> float:
+    """The seconds for a program under way: more of them where processes wait for processors."""
+    return _PATIENCE_SECONDS * max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1))
 
 
 class _Watch:

@@ -92,6 +92,16 @@ def test_each_fault_of_the_bank_can_be_put_back(bug, tmp_path):
         compile(changed, path, "exec")
 
 
+def test_a_net_is_ended_later_where_processors_are_shared(tmp_path, monkeypatch):
+    (tmp_path / "made.py").write_text("import time\ntime.sleep(0.6)\nprint('1 programs, 0 failures')\n")
+    made = Net("made", ("made",), 1, "")
+    monkeypatch.setattr(nets, "_PATIENCE_SECONDS", 0.05)
+    monkeypatch.setattr(nets.os, "getloadavg", lambda: (0.0, 0.0, 0.0))
+    assert run(made, 3, 0, str(tmp_path)).fault.startswith("died of SIGKILL")
+    monkeypatch.setattr(nets.os, "getloadavg", lambda: (1e5, 0.0, 0.0))
+    assert run(made, 3, 0, str(tmp_path)).fault == ""
+
+
 def test_a_fault_that_cannot_be_put_back_says_so(tmp_path):
     (tmp_path / "a.py").write_text("x = 1\n")
     with pytest.raises(ValueError, match="0 times, not once"):
