@@ -51,7 +51,7 @@ BUGS: tuple[Bug, ...] = (
     Bug(
         "begun-twice",
         "613f283",
-        "idioms",
+        "collectives",
         "a value that begins two elements of a loop, one of which changes, is not copied",
         (
             Edit(
@@ -82,7 +82,7 @@ BUGS: tuple[Bug, ...] = (
     Bug(
         "shared-while-read",
         "94a0882",
-        "memory-plans",
+        "idioms",
         "a result takes the memory of an operand that is read at other places",
         (Edit("xlakit/cpu/entry/in_place.py", "if instruction in misaligned or not plain:", "if not plain:"),),
     ),

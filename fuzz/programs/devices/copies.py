@@ -44,7 +44,7 @@ class _Copies:
         self.author = author = Author(seed, number)
         author.replicas, author.partitions = author.pick(_COUNTS)
         # Sums of products of floats are rounded otherwise on the interpreter.
-        self.has_products = author.chance(0.25)
+        self.has_products = author.chance(0.4)
         self.kind = author.pick(("s32", "s64", "u8") if self.has_products else ("s32", "f32", "f32", "f64", "u8"))
         self.dims = [author.integer(1, 3) * 12, *([author.integer(1, 3)] if author.chance(0.3) else [])]
         self.carried = author.integer(2, 3)
