@@ -76,7 +76,7 @@ def correspondence_of(x: Instruction) -> Correspondence | None:
         return None
     operands, results, last = list(factors.operands), list(factors.results), set(factors.summed)
     if isinstance(x.op, Convolution):
-        found = _space(x.op, operands, results)
+        found = _space(x, operands, results)
         last |= found
     elif isinstance(x.op, (*_OF_ALL, *_OF_FIRST)):
         found = _along(x, operands, results)
@@ -121,13 +121,21 @@ def _along(x: Instruction, operands: list[Dims], results: list[Dims]) -> set[int
     return found
 
 
-def _space(op: Convolution, operands: list[Dims], results: list[Dims]) -> set[int]:
-    """Let the spatial dimensions of a convolution's image and result correspond; gives their factors."""
-    image, result = list(operands[0]), list(results[0])
-    pairs = zip(op.dim_labels.input_spatial_dimensions, op.dim_labels.output_spatial_dimensions, strict=True)
-    found: set[int] = set()
-    for number, (d, e) in enumerate(pairs):
-        image[d] = result[e] = _ALONG + number
-        found.add(_ALONG + number)
-    operands[0], results[0] = tuple(image), tuple(result)
-    return found
+def _space(x: Instruction, operands: list[Dims], results: list[Dims]) -> set[int]:
+    """Let the spatial dimensions of a convolution's image correspond to those of the result; gives their factors.
+
+    Where windows are longer than what they are moved by, as in gradients of kernels, they correspond to the kernel's:
+    the image is summed over.
+    """
+    op = x.op_as(Convolution)
+    labels = op.dim_labels
+    image, kernel, result = list(operands[0]), list(operands[1]), list(results[0])
+    for number, window in enumerate(op.window.dimensions):
+        of_result = labels.output_spatial_dimensions[number]
+        image[labels.input_spatial_dimensions[number]] = _ALONG + number
+        if x.shape.dimensions[of_result] * window.stride < window.dilated_size:
+            kernel[labels.kernel_spatial_dimensions[number]] = _ALONG + number
+        else:
+            result[of_result] = _ALONG + number
+    operands[:2], results[0] = [tuple(image), tuple(kernel)], tuple(result)
+    return {_ALONG + number for number in range(len(op.window.dimensions))}
