@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from split_programs import BOTH, ROWS, X_ROWS, Y_COLUMNS, boundary, run_split, with_mesh
+from split_programs import BOTH, ROWS, X_ROWS, Y_COLUMNS, boundary, collectives, run_split, with_mesh
 
 import xlakit as xla
 
@@ -103,11 +103,65 @@ def test_what_a_manual_computation_takes_is_split_so_before():
     np.testing.assert_array_equal([y, e], [x @ x.T, -x @ x.T])
 
 
-def check(text, part, *sizes, more=()):
-    """The part that each partition has of the result, which is that of the whole program."""
+@pytest.mark.parametrize(("kernel", "size", "part"), [(8, "8 rhs_dilate=2 pad=1_1", 4), (3, "3 pad=1_1", 4)])
+def test_a_gradient_of_a_kernel_is_no_image(kernel, size, part):
+    """It is summed over the split rows of image and gradient; a convolution's result is split as its image."""
+    result = 4 if kernel == 8 else 16
+    by_rows = "sharding={devices=[1,4,1]<=[4]}"
+    check(
+        f"x = f32[1,16,2] parameter(0), {by_rows} y = f32[{kernel},2,2] parameter(1)"
+        f"{', sharding={devices=[4,1,1]<=[4]}' if kernel == 8 else ''} ROOT r = f32[1,{result},2] "
+        f"convolution(x, y), window={{size={size}}}, dim_labels=b0f_0io->b0f",
+        (1, part, 2),
+        (1, 16, 2),
+        (kernel, 2, 2),
+    )
+
+
+def test_what_is_split_late_is_split_as_its_result_before_it_meets_itself():
+    """Rows of a convolution's result attend to all of them: they are gathered once, as keys and as values."""
+    split = check(
+        """x = f32[1,16,2] parameter(0), sharding={devices=[1,4,1]<=[4]} k = f32[3,2,2] iota(), iota_dimension=0
+        s = f32[1,16,2] convolution(x, k), window={size=3 pad=1_1}, dim_labels=b0f_0io->b0f
+        w = f32[1,16,16] dot(s, s), lhs_batch_dims={0}, rhs_batch_dims={0}, lhs_contracting_dims={2},
+          rhs_contracting_dims={2}
+        v = f32[1,16,2] dot(w, s), lhs_batch_dims={0}, rhs_batch_dims={0}, lhs_contracting_dims={2},
+          rhs_contracting_dims={1}
+        ROOT r = f32[1,16,2] add(v, s)""",
+        (1, 4, 2),
+        (1, 16, 2),
+    )
+    assert collectives(split) == {"collective-permute": 2, "all-gather": 1}
+
+
+def test_what_is_split_inside_of_a_manual_computation_is_so_behind_it():
+    border = ('[{"a", ?}, {?}]',), '"a"'
+    inner = """inner { p = f32[4,8] parameter(0) m = f32[4,8] negate(p)
+      s = f32[4,8] all-reduce(m), channel_id=1, replica_groups={{0,2},{1,3}}, use_global_device_ids=true, to_apply=add
+      l = f32[4,7] slice(s), slice={[0:4], [1:8]} f = f32[4,1] slice(s), slice={[0:4], [0:1]}
+      ROOT r = f32[4,8] concatenate(l, f), dimensions={1} }"""
+    split = check(
+        f"""x = f32[8,8] parameter(0), sharding={BOTH} {boundary("p", "f32[4,8]", "x", "GlobalToLocalShape", *border)}
+        c = f32[4,8] call(p), to_apply=inner
+        {boundary("ROOT e", "f32[8,8]", "c", "LocalToGlobalShape", *border)}""",
+        (4, 4),
+        (8, 8),
+        more=(inner,),
+        expected=lambda x: -np.roll(np.tile(x[:4] + x[4:], (2, 1)), -1, 1),
+    )
+    # A column of the neighbor.
+    assert collectives(split) == {"all-reduce": 1, "collective-permute": 1}
+
+
+def check(text, part, *sizes, more=(), expected=None):
+    """The part that each partition has of the result, which is that of the whole program, or as expected.
+
+    Gives the program of one partition.
+    """
     module = with_mesh(f"ENTRY main {{ {text} }}", LESS, *more)
     values = [np.random.default_rng(n).integers(0, 9, dims).astype(np.float32) for n, dims in enumerate(sizes)]
     result, split = run_split(module, *values)
     assert split.entry.root.shape.dimensions == part
-    whole = xla.compile(module.replace(num_partitions=1), backend="interpreter")(*values)
-    np.testing.assert_array_equal(result, whole)
+    whole = expected or xla.compile(module.replace(num_partitions=1), backend="interpreter")
+    np.testing.assert_array_equal(result, whole(*values))
+    return split

@@ -28,7 +28,7 @@ def split(walk: Walk, old: Instruction, operands: tuple[Value, ...], end: Instru
     """
     match old.op:
         case Call() if end is not None and not operands:
-            return walk.inside(manual.scope_of(walk, end), old.op.to_apply, operands, None)
+            return walk.inside(manual.scope_of(walk, end), old.op.to_apply, operands, walk.inner(old, old.op.to_apply))
         case Call() | Fusion():
             callee = old.op.to_apply if isinstance(old.op, Call) else old.op.calls
             return walk.inside(smallest(walk.scope, operands), callee, operands, walk.inner(old, callee))

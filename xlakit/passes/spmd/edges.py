@@ -73,7 +73,7 @@ def _without_padding(walk: Walk, given: Iterable[Piece]) -> Iterator[Piece]:
 def result(walk: Walk, value: Value) -> tuple[Value, list[Tiling]]:
     """The result in the tiling of its sharding; without a sharding in that of propagation, or its own."""
     root = walk.program.module.entry.root
-    hints = (walk.frame and walk.frame.hints(root)) or whole_tilings(root.shape)
+    hints = (walk.frame and walk.frame.hints(root, walk.scope)) or whole_tilings(root.shape)
     with errors_located(walk.program.module, root):
         given = zip(leaves(value), result_shardings(walk.program.module), hints, strict=True)
         made = [_result(walk, p, sharding, hint) for p, sharding, hint in given]

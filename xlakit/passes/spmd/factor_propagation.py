@@ -20,16 +20,30 @@ from heapq import heappop, heappush
 from xlakit.dataclass import dataclass
 from xlakit.passes.spmd.shardings.correspondences import BACKWARDS, FORWARDS, ORDERS, Correspondence
 from xlakit.passes.spmd.shardings.factors import Dims
-from xlakit.passes.spmd.shardings.tilings import Split, Tiling, coarser, is_proper, parts, refines, with_split
+from xlakit.passes.spmd.shardings.tilings import (
+    Split,
+    Tiling,
+    coarser,
+    is_proper,
+    joint_split,
+    parts,
+    refines,
+    subparts_of,
+    with_split,
+)
 
 
 @dataclass(frozen=True)
 class Tie:
-    """The values of an operation, by their nodes, and the correspondence of their dimensions."""
+    """The values of an operation, by their nodes, and the correspondence of their dimensions.
+
+    manual: where the result is the part of the operand that a team of a manual computation has, the splits into these.
+    """
 
     operands: tuple[int, ...]
     results: tuple[int, ...]
     by: Correspondence
+    manual: Tiling | None = None
 
 
 class _Queue:
@@ -80,16 +94,45 @@ class FactorPropagation:
                 self._tied[node].append(number)
 
     def propagate(self) -> None:
-        """Spread all tilings: operations in their order, and in each order without conflicts first."""
-        for order in ORDERS:
-            for settle in (self._without_conflicts, self._with_conflicts):
-                queue = _Queue(in_program_order=order != ORDERS[0])
-                queue.add(t for n, own in enumerate(self._tilings) if any(own) for t in self._tied[n])
-                while queue.waiting:
-                    tie = self._ties[queue.next()]
+        """Spread all tilings: operations in their order, and in each order without conflicts first.
+
+        What spreads late is spread by all earlier orders before the next operation.
+        """
+        stages = [(o, settle) for o in ORDERS for settle in (self._without_conflicts, self._with_conflicts)]
+        queues: list[_Queue] = []
+        for number, _ in stages:
+            queues.append(_Queue(in_program_order=number != ORDERS[0]))
+            queues[-1].add(t for n, own in enumerate(self._tilings) if any(own) for t in self._tied[n])
+            while (stage := next((s for s, q in enumerate(queues) if q.waiting), None)) is not None:
+                order, settle = stages[stage]
+                tie = self._ties[queues[stage].next()]
+                if tie.manual is not None:
+                    changed = self._crossed(tie, tie.manual)
+                else:
                     wanted = self._common(tie, order)
-                    for node in settle(tie, wanted) if wanted else ():
+                    changed = settle(tie, wanted) if wanted else ()
+                for node in changed:
+                    for queue in queues:
                         queue.add(self._tied[node])
+
+    def _crossed(self, tie: Tie, manual: Tiling) -> list[int]:
+        """Spread splits between an array and a team's part of it, which other axes may split; gives changed nodes."""
+        (outer,), (inner,) = tie.operands, tie.results
+        changed: dict[int, None] = {}
+        for d, by in enumerate(manual):
+            own, part = self._tilings[outer][d], self._tilings[inner][d]
+            if refines(own, by):
+                subparts = subparts_of(own, by)
+                if subparts is not None and self._fits(inner, d, subparts) and self._set(inner, d, subparts):
+                    changed[inner] = None
+            if part is not None:
+                joined = joint_split([s for s in (by, part) if s is not None], len(part))
+                if joined is not None and self._fits(outer, d, joined) and self._set(outer, d, joined):
+                    changed[outer] = None
+        return list(changed)
+
+    def _fits(self, node: int, d: int, split: Split) -> bool:
+        return self._sizes[node][d] % parts(split) == 0
 
     def _members(self, tie: Tie) -> list[tuple[int, Dims]]:
         nodes = (*tie.operands, *tie.results)

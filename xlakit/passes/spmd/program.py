@@ -10,6 +10,7 @@ from xlakit.ir.instruction import Computation, HloModule, Instruction
 from xlakit.passes.core.framework import PassContext
 from xlakit.passes.spmd.pieces.emit import Channels
 from xlakit.passes.spmd.shardings.annotations import Annotations
+from xlakit.passes.spmd.shardings.scopes import Scope
 from xlakit.passes.spmd.shardings.tilings import Tiling
 
 
@@ -36,9 +37,12 @@ class Frame:
     nodes: dict[Instruction, tuple[int, ...]] = field(default_factory=dict)
     inner: dict[tuple[Instruction, Computation], Frame] = field(default_factory=dict)
 
-    def hints(self, instruction: Instruction) -> list[Tiling] | None:
-        """A tiling for each array and token of an instruction's value, whole if nothing is known; None if the
-        instruction has no nodes.
+    def hints(self, instruction: Instruction, scope: Scope) -> list[Tiling] | None:
+        """A tiling over the members of a scope's teams for each array and token of an instruction's value, whole if
+        nothing is known; None if the instruction has no nodes.
         """
         nodes = self.nodes.get(instruction)
-        return None if nodes is None else [self.tilings[n] for n in nodes]
+        if nodes is None:
+            return None
+        found = [self.tilings[n] for n in nodes]
+        return found if scope.size == scope.count else [tuple(map(scope.agreed, tiling)) for tiling in found]

@@ -36,6 +36,7 @@ from xlakit.passes.spmd.shardings.annotations import (
     is_open,
     of_leaves,
     result_shardings,
+    with_axes,
 )
 from xlakit.passes.spmd.shardings.correspondences import alike, correspondence_of
 from xlakit.passes.spmd.shardings.tilings import Tiling, divides, is_proper, whole
@@ -122,13 +123,18 @@ class _Graph:
                 continue
             operands = [self._new(o.shape) if o in constants else found.nodes[o] for o in old.operands]
             with errors_located(self._module, old):
-                found.nodes[old] = self._nodes_of(old, operands, arguments, found, is_manual=old in ends)
+                found.nodes[old] = self._nodes_of(old, operands, arguments, found, ends.get(old))
         if computation.root in constants:
             found.nodes[computation.root] = self._new(computation.root.shape)
         return found
 
     def _nodes_of(
-        self, old: Instruction, operands: list[_Nodes], arguments: Sequence[_Nodes], frame: Frame, *, is_manual: bool
+        self,
+        old: Instruction,
+        operands: list[_Nodes],
+        arguments: Sequence[_Nodes],
+        frame: Frame,
+        end: Instruction | None,
     ) -> _Nodes:
         op = old.op
         if isinstance(op, Parameter):
@@ -139,7 +145,7 @@ class _Graph:
             counts = [len(leaf_shapes(s)) for s in old.operands[0].shape.tuple_shapes]
             start = sum(counts[: op.index])
             return operands[0][start : start + counts[op.index]]
-        if isinstance(op, (Call, Fusion)) and not is_manual:
+        if isinstance(op, (Call, Fusion)) and not (end is not None and self._annotations.is_manual_over_all(end)):
             return self._inside(frame, old, op.to_apply if isinstance(op, Call) else op.calls, operands)
         nodes = self._new(old.shape)
         if isinstance(op, While):
@@ -185,9 +191,22 @@ class _Graph:
             wanted = self._new(whole_ones)
             self.seed(wanted, whole_ones, taken)
             self._tie(tuple(given), wanted)
-        self.seed(
-            nodes, old.shape, self._annotations.in_attribute(old, OUT_SHARDINGS, len(nodes)) or [None] * len(nodes)
-        )
+            self._cross(old, taken, wanted, nodes)
+        left = self._annotations.in_attribute(old, OUT_SHARDINGS, len(nodes))
+        if left is not None:
+            self.seed(nodes, old.shape, left)
+            self._cross(old, left, nodes, given)
+
+    def _cross(
+        self, old: Instruction, shardings: Sequence[Sharding], outer: Sequence[int], inner: Sequence[int]
+    ) -> None:
+        """Tie arrays to the parts of them that the teams of a manual computation have."""
+        _, axes = self._annotations.manual_axes(old) or (None, ())
+        for sharding, one, other in zip(shardings, outer, inner, strict=True):
+            rank = len(self._sizes[one])
+            manual = self._annotations.splits(with_axes(sharding, axes), rank)
+            if manual is not None and rank:
+                self._ties.append(Tie((one,), (other,), alike(rank), manual))
 
     def _join(self, number: str, nodes: _Nodes) -> None:
         """Tie the values of an instruction to the others of its sharding group."""

@@ -46,7 +46,7 @@ class Walk:
     """
 
     def __init__(self, program: Program, split: Splitter, scope: Scope, frame: Frame | None = None) -> None:
-        """``frame`` has the hints for the computation; manual computations have none."""
+        """``frame`` has the hints for the computation."""
         self.program = program
         self._split = split
         self.pieces = Pieces(program.context, program.channels)
@@ -150,7 +150,7 @@ class Walk:
 
     def hint(self, old: Instruction, scope: Scope) -> Tiling | None:
         """The tiling that propagation found for the result of an instruction; None if it is whole or unknown."""
-        hints = None if self.frame is None or scope.size < scope.count else self.frame.hints(old)
+        hints = None if self.frame is None or scope.size == 1 else self.frame.hints(old, scope)
         return hints[0] if hints and any(hints[0]) else None
 
     def asked_sum(self, old: Instruction, scope: Scope) -> Split | None:
@@ -247,7 +247,7 @@ class Walk:
     def found(self, computation: Computation, result: Value) -> list[Tiling]:
         """The tilings of a result; for a whole value that of the hint, if its parts have been made in it already."""
         tilings = [p.kept if p.scope == self.scope else p.tiling for p in leaves(result)]
-        hints = None if self.frame is None else self.frame.hints(computation.root)
+        hints = None if self.frame is None else self.frame.hints(computation.root, self.scope)
         if hints is None:
             return tilings
         return [

@@ -29,7 +29,7 @@ def loop(walk: Walk, old: Instruction, operands: tuple[Value, ...]) -> Value:
     op, (init,) = old.op_as(While), operands
     scope = smallest(walk.scope, operands)
     sums = [_sum_of(p, scope) for p in leaves(init)]
-    tilings = _for_rows(walk, old, _own(init, scope))
+    tilings = _for_rows(walk, old, _own(init, scope), scope)
     summed: set[int] = set()
     for _ in range(_MOST_TRIALS):
         body = walk.region(op.body, scope, [tilings], of=old, sums=sums)
@@ -48,7 +48,7 @@ def loop(walk: Walk, old: Instruction, operands: tuple[Value, ...]) -> Value:
     return walk.pieces.carried(walk.pieces.make.like(old, made, (given,), given.shape), old.shape, tilings, scope, sums)
 
 
-def _for_rows(walk: Walk, old: Instruction, tilings: Sequence[Tiling]) -> list[Tiling]:
+def _for_rows(walk: Walk, old: Instruction, tilings: Sequence[Tiling], scope: Scope) -> list[Tiling]:
     """The tilings of a loop's state, without splits of invariant elements along rows that iterations read one by one.
 
     A scan over layers reads one row of the stacked weights in each iteration; with such a split a single member would
@@ -63,7 +63,7 @@ def _for_rows(walk: Walk, old: Instruction, tilings: Sequence[Tiling]) -> list[T
         if any(tilings[n]):
             elements = [i for i in loop.body.instructions if loop.element(i) == n]
             readers = [r for e in elements for r in _readers(loop.body, e, frame) if r[0] is not loop.body.root]
-            moved[n] = _beside_rows(readers, tilings[n], iterations)
+            moved[n] = _beside_rows(readers, tilings[n], iterations, scope)
     return moved
 
 
@@ -81,7 +81,9 @@ def _readers(
                 yield user, frame
 
 
-def _beside_rows(readers: Sequence[tuple[Instruction, Frame | None]], tiling: Tiling, iterations: int) -> Tiling:
+def _beside_rows(
+    readers: Sequence[tuple[Instruction, Frame | None]], tiling: Tiling, iterations: int, scope: Scope
+) -> Tiling:
     """The tiling without the split of a dimension of which only single rows are read.
 
     The split moves to a dimension that the readers take whole; if there is none, it is dropped if gathering the array
@@ -91,7 +93,7 @@ def _beside_rows(readers: Sequence[tuple[Instruction, Frame | None]], tiling: Ti
         return tiling
     first, frame = readers[0]
     sizes = first.operands[0].shape.dimensions
-    (hint,) = (frame and frame.hints(first)) or [whole(len(sizes))]
+    (hint,) = (frame and frame.hints(first, scope)) or [whole(len(sizes))]
     for d, split in enumerate(tiling):
         if split is None or any(reader.shape.dimensions[d] > 1 for reader, _ in readers):
             continue

@@ -9,14 +9,14 @@ from xlakit.data.nesting import nested
 from xlakit.data.shape import Shape
 from xlakit.ir.instruction import Computation, Instruction
 from xlakit.ops.communication.collective import Collective
-from xlakit.ops.communication.collective_moves import AllToAll, CollectivePermute
-from xlakit.ops.communication.collectives import AllGather, AllReduce, ReduceScatter
+from xlakit.ops.communication.collective_moves import CollectivePermute
 from xlakit.ops.control import Conditional
 from xlakit.ops.custom_call import CustomCall
 from xlakit.ops.data import AfterAll
 from xlakit.passes.spmd.pieces.emit import Emitter
 from xlakit.passes.spmd.pieces.pieces import smallest
 from xlakit.passes.spmd.shardings.annotations import SHARDINGS
+from xlakit.passes.spmd.shardings.factors import factors_of
 from xlakit.passes.spmd.shardings.scopes import Scope
 from xlakit.passes.spmd.shardings.tilings import local_sizes
 from xlakit.passes.spmd.shardings.values import Piece, Value, leaves, whole_tilings
@@ -113,25 +113,13 @@ def collective(walk: Walk, old: Instruction, operands: tuple[Value, ...]) -> Val
     (first, *others) = operands
     if others or not isinstance(first, Piece) or first.scope != scope or old.shape.is_tuple:
         return walk.pieces.on_whole(old, operands, scope)
-    dimension = _dimension(old)
-    if dimension is None or not _meets_alike(walk, old, first, scope):
+    factors = factors_of(old)
+    if factors is None or not _meets_alike(walk, old, first, scope):
         return walk.pieces.on_whole(old, operands, scope)
-    tiling = tuple(None if d == dimension else split for d, split in enumerate(first.tiling))
+    tiling = tuple(None if f is None else split for f, split in zip(factors.results[0], first.tiling, strict=True))
     given = walk.pieces.at(first, tiling, scope)
     shape = Shape(old.shape.element_type, local_sizes(tiling, old.shape.dimensions))
     return Piece(walk.pieces.make.like(old, old.op, (given,), shape), tiling, scope, old.shape)
-
-
-def _dimension(old: Instruction) -> int | None:
-    """The dimension that a collective works along; -1 if it is elementwise, None if it is unknown."""
-    op = old.op
-    if isinstance(op, (AllReduce, CollectivePermute)):
-        return -1
-    if isinstance(op, AllGather):
-        return op.all_gather_dimension
-    if isinstance(op, ReduceScatter):
-        return op.scatter_dimension
-    return op.split_dimension if isinstance(op, AllToAll) else None
 
 
 def _meets_alike(walk: Walk, old: Instruction, piece: Piece, scope: Scope) -> bool:

@@ -40,7 +40,7 @@ def inspect(walk: Walk, old: Instruction, operands: tuple[Value, ...]) -> Value:
     (operand,) = operands
     (piece,) = leaves(operand)
     piece = walk.pieces.summed(piece)
-    hints = None if walk.frame is None or piece.scope != walk.scope else walk.frame.hints(old.operands[0])
+    hints = None if walk.frame is None or piece.scope != walk.scope else walk.frame.hints(old.operands[0], walk.scope)
     # A value that every member has computed whole is recomputed in parts if parts are requested.
     tiling = hints[0] if hints and piece.is_whole and piece.source is not None else piece.tiling
     walk.program.inspected[old] = _sharding(tiling, piece.scope)

@@ -107,6 +107,11 @@ class Annotations:
         mesh = next((m for m in meshes if m.axes), None)
         return None if mesh is None else (mesh, _axes(mesh, attributes.get(MANUAL_AXES, "")))
 
+    def is_manual_over_all(self, boundary: Instruction) -> bool:
+        """Whether the teams of the manual computation that begins or ends here are single partitions."""
+        found = self.manual_axes(boundary)
+        return found is not None and parts(self.along(*found)) == self._partitions
+
     def _parsed(self, match: re.Match[str]) -> Sharding:
         name = match["quoted"] or match["name"]
         mesh = _mesh(match["mesh"]) if match["mesh"] else self._meshes.get(name)

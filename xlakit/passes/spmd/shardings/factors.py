@@ -15,6 +15,8 @@ from xlakit.data.shape import Shape
 from xlakit.dataclass import dataclass
 from xlakit.ir.attributes import Window, WindowDimension
 from xlakit.ir.instruction import Computation, Instruction
+from xlakit.ops.communication.collective_moves import AllToAll
+from xlakit.ops.communication.collectives import AllGather, ReduceScatter
 from xlakit.ops.convolution import Convolution
 from xlakit.ops.data import Constant, Parameter
 from xlakit.ops.dot import Dot
@@ -326,6 +328,17 @@ def _bitcast_convert(x: Instruction) -> Factors:
     return Factors(((*dims, *(None,) * (operand - len(dims))),), ((*dims, *(None,) * (result - len(dims))),))
 
 
+def _collective(along: Callable[[Instruction], int | None]) -> Rule:
+    """A rule for a collective of one array, which works along a dimension."""
+
+    def rule(x: Instruction) -> Factors | None:
+        if len(x.operands) != 1 or x.shape.is_tuple:
+            return None
+        return _kept([d != along(x) for d in range(x.shape.rank)])
+
+    return rule
+
+
 def _custom_call(x: Instruction) -> Factors | None:
     """A function declared to compute batch elements independently; operands of lower rank belong to all of them."""
     text = dict(x.annotations.frontend_attributes).get(BATCH_DIMENSIONS, "")
@@ -344,9 +357,13 @@ def _custom_call(x: Instruction) -> Factors | None:
 
 
 _RULES: Final[dict[str, Rule]] = {
+    "all-gather": _collective(lambda x: x.op_as(AllGather).all_gather_dimension),
+    "all-reduce": _collective(lambda x: -1),
+    "all-to-all": _collective(lambda x: x.op_as(AllToAll).split_dimension),
     "bitcast-convert": _bitcast_convert,
     "broadcast": _broadcast,
     "cholesky": _leading(2),
+    "collective-permute": _collective(lambda x: -1),
     "concatenate": _concatenate,
     "convolution": _convolution,
     "custom-call": _custom_call,
@@ -358,6 +375,7 @@ _RULES: Final[dict[str, Rule]] = {
     "iota": _iota,
     "pad": _pad,
     "reduce": _reduce,
+    "reduce-scatter": _collective(lambda x: x.op_as(ReduceScatter).scatter_dimension),
     "reduce-window": _reduce_window,
     "reshape": _reshape,
     "reverse": _reverse,
