@@ -1,5 +1,6 @@
 """Collectives in machine code: as the interpreter does them, without Python, side by side with other work."""
 
+import ctypes
 import os
 import signal
 import subprocess
@@ -373,3 +374,31 @@ def test_several_runs_of_one_program_do_not_meet_each_other():
     for thread in threads:
         thread.join()
     assert not wrong
+
+
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="one processor")
+def test_threads_claim_devices_that_do_not_meet_one_after_the_other():
+    """The first device waits until all others have ended, on the other thread."""
+    others, ended, calls = threading.Event(), [], []
+
+    @ctypes.CFUNCTYPE(None, ctypes.POINTER(ctypes.c_int32), ctypes.POINTER(ctypes.POINTER(ctypes.c_int32)))
+    def meet(result, operands):
+        device = result[0] = operands[0][0]
+        if len(calls) < 2:
+            # The first calls are on one thread, and take long enough for two.
+            time.sleep(2e-4)
+        elif device == 0:
+            ended.append("all others" if others.wait(10) else "not all others")
+        else:
+            ended.append(device)
+            if len(ended) == 3:
+                others.set()
+
+    executable = compiled(
+        'x = s32[] parameter(0)\nROOT r = s32[] custom-call(x), custom_call_target="native.meet"',
+        custom_calls={"native.meet": meet},
+    )
+    for _ in range(3):
+        calls.append(executable.execute_replicated([[np.int32(n)] for n in range(4)]))
+    assert calls == [[0, 1, 2, 3]] * 3
+    assert ended == [1, 2, 3, "all others"]

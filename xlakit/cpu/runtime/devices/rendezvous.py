@@ -49,11 +49,11 @@ from xlakit.cpu.runtime.record import Record
 # offsets of the begin and the end of the slots. left: workers that have not ended, under the mutex of the first parking
 # slot. limit: the number of threads that the kernels of each may use. workers: the number of workers. next: the next
 # free run. detached: not 0 if Python must never wait for it; deadlocked: not 0 if that run stopped because of a
-# deadlock. origins, arguments, results, statuses: tables with a word for each device: context, arrays, and final
-# status.
+# deadlock. claimed: of a run without collectives the devices that workers have claimed. origins, arguments, results,
+# statuses: tables with a word for each device: context, arrays, and final status.
 RUN = Record(
     stop=1, watched=1, devices=1, slots=1, end=1, left=1, limit=1, workers=1,
-    origins=1, arguments=1, results=1, statuses=1, next=1, detached=1, deadlocked=1, _line_2=1,
+    origins=1, arguments=1, results=1, statuses=1, next=1, detached=1, deadlocked=1, claimed=1,
 )  # fmt: skip
 PARKING_SLOT_BYTES = -(-waiting.PARKING_SLOT.size // 64) * 64
 

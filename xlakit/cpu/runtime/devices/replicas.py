@@ -106,6 +106,7 @@ def _emit_make(module: Module) -> None:
             fn.store(fn.at(arrays, PTR, each.index * count), fn.at(table, PTR, each.index))
         fn.store(fn.i64(-1), fn.at(tables[2], I64, each.index))
     RUN.store(fn, run, "watched", fn.i64(0))
+    RUN.store(fn, run, "claimed", fn.i64(0))
     RUN.store(fn, run, "detached", THREAD.load(fn, thread_state(fn), "detached"))
 
 

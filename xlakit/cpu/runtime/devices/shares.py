@@ -8,6 +8,9 @@ devices never sleeps, and a collective costs each device a switch of stacks.
 If no device of the share can continue, the thread sleeps until devices of other shares have arrived, and after a while
 calls Python (a host call of STUCK), which checks whether they still can arrive, handles signals, and looks for
 failures. A run that native code began checks itself whether they can arrive (deadlocks.py).
+
+In a run without collectives no device waits for another one, and the workers claim them one after the other: a thread
+that wakes late does less.
 """
 
 from __future__ import annotations
@@ -218,8 +221,9 @@ def _emit_take_turns(module: Module) -> None:
 def _emit_run_share(module: Module) -> None:
     """``run_share(run, worker)``: run the devices of a share, and record their statuses.
 
-    ``run_alone_device(run, device)`` is for a share of one device, which needs no fiber; ``run_in_turn(run, worker)``
-    gives each of several devices a fiber, and enters those that can continue until all have ended.
+    ``run_alone_device(run, device)`` is for a share of one device, which needs no fiber; ``run_claimed(run, devices)``
+    runs those that no other worker has claimed; ``run_in_turn(run, worker)`` gives each of several devices a fiber, and
+    enters those that can continue until all have ended.
     """
     fn, run, device = module.begin("run_alone_device", VOID, [PTR, I64])
     # The program may be called from a custom call of a program that is on a fiber.
@@ -247,7 +251,20 @@ def _emit_run_share(module: Module) -> None:
         iteration.next(iteration.carried[0] - ended)
     fn.call("give_fibers", VOID, run, first, last)
 
+    fn, run, devices = module.begin("run_claimed", VOID, [PTR, I64])
+
+    def claim() -> Value:
+        return fn.atomic_update("add", RUN.at(fn, run, "claimed"), fn.i64(1))
+
+    with fn.while_((claim(),), lambda iteration: iteration.carried[0] < devices) as iteration:
+        fn.call("run_alone_device", VOID, run, iteration.carried[0])
+        iteration.next(claim())
+    fn.ret()
+
     fn, run, worker = module.begin("run_share", VOID, [PTR, I64])
+    with fn.if_(RUN.load(fn, run, "slots").eq(RUN.load(fn, run, "end"))):
+        fn.call("run_claimed", VOID, run, RUN.load(fn, run, "devices"))
+        fn.ret()
     first, last = first_of(fn, run, worker), first_of(fn, run, worker + 1)
     is_alone = (last - first).eq(1)
     with fn.if_(is_alone):
