@@ -51,6 +51,7 @@ def programs() -> dict[str, Any]:
     from benchmarks.programs.sharded_kinds import KINDS
     from benchmarks.programs.sharded_loads import LOADS
     from benchmarks.programs.sharded_methods import METHODS
+    from benchmarks.programs.sharded_mixed import MIXED
     from benchmarks.programs.sharded_models import MODELS
     from benchmarks.programs.sharded_numerics import NUMERICS
     from benchmarks.programs.sharded_results import RESULTS
@@ -61,7 +62,7 @@ def programs() -> dict[str, Any]:
     from benchmarks.programs.sharded_wider import WIDER
 
     known = PROGRAMS | RESULTS | KINDS | STEPS | NUMERICS | UNEQUAL | MODELS | FUNCTIONS | WIDER
-    return known | USERS | METHODS | LOADS | SOLVERS
+    return known | USERS | METHODS | LOADS | SOLVERS | MIXED
 
 
 def _mesh(program: Any, sizes: tuple[int, ...]) -> Any:
