@@ -88,10 +88,13 @@ class FactorPropagation:
         self._ties = ties
         self._is_along_axes = is_along_axes
         self._forms: dict[Split, list[Split]] = {}
-        self._tied: list[list[int]] = [[] for _ in tilings]
+        # By order the ties of each node that spread something in it.
+        self._tied: list[list[list[int]]] = [[[] for _ in tilings] for _ in ORDERS]
         for number, tie in enumerate(ties):
-            for node in dict.fromkeys((*tie.operands, *tie.results)):
-                self._tied[node].append(number)
+            nodes = dict.fromkeys((*tie.operands, *tie.results))
+            for order in filter(tie.by.acts, ORDERS):
+                for node in nodes:
+                    self._tied[order][node].append(number)
 
     def propagate(self) -> None:
         """Spread all tilings: operations in their order, and in each order without conflicts first.
@@ -101,8 +104,9 @@ class FactorPropagation:
         stages = [(o, settle) for o in ORDERS for settle in (self._without_conflicts, self._with_conflicts)]
         queues: list[_Queue] = []
         for number, _ in stages:
+            tied = self._tied[number]
             queues.append(_Queue(in_program_order=number != ORDERS[0]))
-            queues[-1].add(t for n, own in enumerate(self._tilings) if any(own) for t in self._tied[n])
+            queues[-1].add(t for n, own in enumerate(self._tilings) if any(own) for t in tied[n])
             while (stage := next((s for s, q in enumerate(queues) if q.waiting), None)) is not None:
                 order, settle = stages[stage]
                 tie = self._ties[queues[stage].next()]
@@ -112,8 +116,8 @@ class FactorPropagation:
                     wanted = self._common(tie, order)
                     changed = settle(tie, wanted) if wanted else ()
                 for node in changed:
-                    for queue in queues:
-                        queue.add(self._tied[node])
+                    for (late, _), queue in zip(stages, queues, strict=False):
+                        queue.add(self._tied[late][node])
 
     def _crossed(self, tie: Tie, manual: Tiling) -> list[int]:
         """Spread splits between an array and a team's part of it, which other axes may split; gives changed nodes."""

@@ -54,6 +54,10 @@ class Correspondence:
     is_broadcast: bool = False
     is_reshape: bool = False
 
+    def acts(self, order: int) -> bool:
+        """Whether some factor propagates in an order."""
+        return order > ORDERS[0] or bool(self.first)
+
     def ways(self, factor: int, order: int) -> frozenset[str]:
         """The directions in which a factor propagates in an order."""
         if order == ORDERS[-1]:
