@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from split_programs import BOTH, ROWS, X_ROWS, Y_COLUMNS, boundary, collectives, run_split, with_mesh
+from split_programs import BOTH, ROWS, X_ROWS, Y_COLUMNS, boundary, collectives, run_split, sends, with_mesh
 
 import xlakit as xla
 
@@ -151,6 +151,23 @@ def test_what_is_split_inside_of_a_manual_computation_is_so_behind_it():
     )
     # A column of the neighbor.
     assert collectives(split) == {"all-reduce": 1, "collective-permute": 1}
+
+
+def test_a_whole_value_is_exchanged_in_the_parts_in_which_it_is_used():
+    border = '"a"'
+    inner = """inner { p = f32[4,8] parameter(0) s = f32[4,8] collective-permute(p), channel_id=1,
+      source_target_pairs={{0,2},{2,0},{1,3},{3,1}} ROOT n = f32[4,8] negate(s) }"""
+    split = check(
+        f"""x = f32[8,8] parameter(0), sharding={X_ROWS}
+        {boundary("p", "f32[4,8]", "x", "GlobalToLocalShape", ['[{"a", ?}, {?}]'], border)}
+        c = f32[4,8] call(p), to_apply=inner
+        {boundary("ROOT e", "f32[8,8]", "c", "LocalToGlobalShape", ['[{"a", ?}, {"b"}]'], border)}""",
+        (4, 4),
+        (8, 8),
+        more=(inner,),
+        expected=lambda x: -np.roll(x, 4, 0),
+    )
+    assert sends(split) == 16
 
 
 def check(text, part, *sizes, more=(), expected=None):

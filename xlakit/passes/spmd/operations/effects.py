@@ -18,7 +18,7 @@ from xlakit.passes.spmd.pieces.pieces import smallest
 from xlakit.passes.spmd.shardings.annotations import SHARDINGS
 from xlakit.passes.spmd.shardings.factors import factors_of
 from xlakit.passes.spmd.shardings.scopes import Scope
-from xlakit.passes.spmd.shardings.tilings import local_sizes
+from xlakit.passes.spmd.shardings.tilings import Tiling, local_sizes
 from xlakit.passes.spmd.shardings.values import Piece, Value, leaves, whole_tilings
 from xlakit.passes.spmd.walk import Walk
 
@@ -114,18 +114,21 @@ def collective(walk: Walk, old: Instruction, operands: tuple[Value, ...]) -> Val
     if others or not isinstance(first, Piece) or first.scope != scope or old.shape.is_tuple:
         return walk.pieces.on_whole(old, operands, scope)
     factors = factors_of(old)
-    if factors is None or not _meets_alike(walk, old, first, scope):
+    # A whole operand is exchanged in the parts in which the result is used.
+    hint = walk.hint(old, scope) if first.is_whole else None
+    own = first.tiling if hint is None else walk.pieces.usable(hint, first.shape.dimensions)
+    if factors is None or not _meets_alike(walk, old, own, scope):
         return walk.pieces.on_whole(old, operands, scope)
-    tiling = tuple(None if f is None else split for f, split in zip(factors.results[0], first.tiling, strict=True))
+    tiling = tuple(None if f is None else split for f, split in zip(factors.results[0], own, strict=True))
     given = walk.pieces.at(first, tiling, scope)
     shape = Shape(old.shape.element_type, local_sizes(tiling, old.shape.dimensions))
     return Piece(walk.pieces.make.like(old, old.op, (given,), shape), tiling, scope, old.shape)
 
 
-def _meets_alike(walk: Walk, old: Instruction, piece: Piece, scope: Scope) -> bool:
+def _meets_alike(walk: Walk, old: Instruction, tiling: Tiling, scope: Scope) -> bool:
     """Whether all members of the collective have the same part."""
     op, count = old.op, walk.program.channels.partitions
-    tables = [scope.of_partitions(list(split)) for split in piece.tiling if split is not None]
+    tables = [scope.of_partitions(list(split)) for split in tiling if split is not None]
     groups: Sequence[Sequence[int]]
     if isinstance(op, CollectivePermute):
         groups = op.source_target_pairs
