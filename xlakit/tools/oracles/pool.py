@@ -13,11 +13,14 @@ from typing import Any, Self
 
 from xlakit.child_process import Child, Limits, Unanswered
 from xlakit.errors import InternalError
-from xlakit.ir.instruction import HloModule
+from xlakit.ir.instruction import Computation, HloModule, Instruction
+from xlakit.ops.data import Parameter, Tuple
+from xlakit.ops.reduction import Reduce
+from xlakit.ops.windows import ReduceWindow
 from xlakit.passes.analysis.loops import has_endless_loop
 from xlakit.tools.oracles.arguments import Arguments
 from xlakit.tools.oracles.captured import Capture, Captured
-from xlakit.tools.oracles.oracle import Oracle, OutOfTime, Report, Verdict
+from xlakit.tools.oracles.oracle import Disagreement, Oracle, OutOfTime, Report, Verdict
 
 # The time limit of a candidate: so many times the time of the original module, or of a smaller one, plus a second. Many
 # candidates have endless loops.
@@ -47,6 +50,8 @@ class OraclePool:
         self.oracle = oracle
         self.limits = Limits() if limits is None else limits
         self.jobs = jobs
+        # Whether a smaller module whose result is not defined would be taken for one with the fault.
+        self._is_defined = False
         self._deadline = deadline
         self._files = list(files)
         self._threads = ThreadPoolExecutor(jobs, thread_name_prefix="xlakit-oracle")
@@ -76,6 +81,7 @@ class OraclePool:
         report = self.report(module)
         verdict = self.oracle.judge(report)
         if verdict.holds:
+            self._is_defined = isinstance(self.oracle, Disagreement) and not depends_on_order(module)
             self.oracle = self.oracle.like(report)
             self._shorten(time.monotonic() - start)
         return verdict
@@ -107,6 +113,8 @@ class OraclePool:
     def _judged(self, module: HloModule) -> Verdict:
         if self.oracle.runs_to_the_end and has_endless_loop(module):
             return Verdict(False, "a loop has no end")
+        if self._is_defined and depends_on_order(module):
+            return Verdict(False, "its result depends on the order in which a reduction combines its elements")
         start = time.monotonic()
         verdict = self.oracle.judge(self._report(module, None))
         if verdict.holds:
@@ -133,6 +141,26 @@ class OraclePool:
             server = self._own.server = _Server(self.oracle, self._files)
             self._servers.append(server)
         return server
+
+
+def depends_on_order(module: HloModule) -> bool:
+    """Whether a reduction of several elements gives one of them as it is: which one, backends may choose."""
+    return any(
+        isinstance(i.op, (Reduce, ReduceWindow)) and _gives_a_parameter(i.op.to_apply) and _combined(i) > 1
+        for i in module.instructions
+    )
+
+
+def _gives_a_parameter(reducer: Computation) -> bool:
+    results = reducer.root.operands if isinstance(reducer.root.op, Tuple) else (reducer.root,)
+    return any(isinstance(result.op, Parameter) for result in results)
+
+
+def _combined(i: Instruction) -> int:
+    """How many elements of an array a reduction makes one of."""
+    if isinstance(i.op, Reduce):
+        return math.prod(i.operands[0].shape.dimensions[d] for d in i.op.dimensions)
+    return math.prod(d.size for d in i.op_as(ReduceWindow).window.dimensions)
 
 
 class _Server:
