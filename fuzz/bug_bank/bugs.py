@@ -372,8 +372,8 @@ BUGS: tuple[Bug, ...] = (
         (
             Edit(
                 "xlakit/cpu/entry/in_place.py",
-                "stages[instruction] += not _is_element_wise(instruction)",
-                "stages[instruction] += 0",
+                "own = () if _is_element_wise(instruction) else (instruction,)",
+                "own = ()",
             ),
         ),
     ),

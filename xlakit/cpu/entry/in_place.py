@@ -6,9 +6,9 @@ on what all emitted loops have in common: an element is stored once, after all l
 different iterations, lanes and tasks have different indices. So no later load reads the overwritten element.
 
 Inside of a fusion, an operation that is not element-wise (a product, a sort) may read its operands at any index and at
-any time, so a result never shares their memory. It begins another stage, too: of two products, the first one's results
-are stored before the second one is computed, and all loads for the second one's results follow. So a result never
-shares the memory of an operand that is loaded for the results of a later stage.
+any time, so a result never shares their memory. What is computed from it comes after it: of two products, the first
+one's results are stored before the second one is computed, and all loads for the second one's results follow. So a
+result never shares the memory of an operand that is loaded for results of products or sorts that it is not computed of.
 """
 
 from __future__ import annotations
@@ -81,11 +81,11 @@ _Access = tuple[Affine, int]
 
 
 class _Result(NamedTuple):
-    """A result's store, the nodes that are computed for it, and its stage in the kernel."""
+    """A result's store, the nodes that are computed for it, and the operations that it comes after."""
 
     store: _Access
     nodes: tuple[Node, ...]
-    stage: int = 0
+    after: frozenset[Instruction] = frozenset()
 
 
 class _AccessMaps:
@@ -95,18 +95,18 @@ class _AccessMaps:
         self._results = results
         self._anywhere = anywhere
         self._read: dict[int, set[_Access]] = {}
-        self._last_stages: dict[int, int] = {}
-        for stage in sorted({result.stage for result in results}):
-            for node in walk([n for result in results if result.stage == stage for n in result.nodes]):
+        self._read_after: dict[int, set[Instruction]] = {}
+        for after in {result.after for result in results}:
+            for node in walk([n for result in results if result.after == after for n in result.nodes]):
                 if isinstance(node, Load):
                     self._read.setdefault(node.array, set()).add((node.offset, node.kind.byte_width))
-                    self._last_stages[node.array] = stage
+                    self._read_after.setdefault(node.array, set()).update(after)
 
     def refusal(self, result: int, operand: int) -> str:
         if operand in self._anywhere:
             return "an operation in the fusion reads it at other indices"
-        (written, width), stage = self._results[result].store, self._results[result].stage
-        if self._last_stages.get(operand, stage) > stage:
+        (written, width), after = self._results[result].store, self._results[result].after
+        if not after.issuperset(self._read_after.get(operand, ())):
             return "it is read for the results of a later product or sort, when this result has been stored"
         for other, bytes in self._read.get(operand, ()):
             if other != written or bytes != width:
@@ -156,22 +156,22 @@ def _traced(computation: Computation, space: Space) -> _AccessMaps:
     tracer = Tracer(sources, space)
     dimensions = roots[0][2].dimensions
     index = tuple(space.axis(size).index for size in dimensions)
-    stages = _stages(computation)
+    after = _operations_before(computation)
     results: list[_Result] = []
     for instruction, part, shape in roots:
         node = tracer.element(instruction, tracer.reindexed(index, dimensions, shape.dimensions), part)
         store = linear(index, dimensions), shape.element_type.byte_width
-        results.append(_Result(store, (node,), stages[instruction]))
+        results.append(_Result(store, (node,), after[instruction]))
     return _AccessMaps(results, frozenset(anywhere))
 
 
-def _stages(computation: Computation) -> dict[Instruction, int]:
-    """By instruction, the most operations in a chain up to it that are not element-wise."""
-    stages: dict[Instruction, int] = {}
+def _operations_before(computation: Computation) -> dict[Instruction, frozenset[Instruction]]:
+    """By instruction, the operations that are not element-wise of which it is computed."""
+    before: dict[Instruction, frozenset[Instruction]] = {}
     for instruction in computation.instructions:
-        stages[instruction] = max((stages[o] for o in instruction.operands), default=0)
-        stages[instruction] += not _is_element_wise(instruction)
-    return stages
+        own = () if _is_element_wise(instruction) else (instruction,)
+        before[instruction] = frozenset(own).union(*(before[o] for o in instruction.operands))
+    return before
 
 
 def _update(root: Instruction, sources: dict[Instruction, Source], space: Space, anywhere: set[int]) -> _AccessMaps:
@@ -243,18 +243,18 @@ def _pairs(computation: Computation) -> frozenset[tuple[int, int]]:
         plain = instruction in aligned and (instruction is root or _is_elementwise(instruction, dimensions))
         if instruction in misaligned or not plain:
             misaligned.update(instruction.operands)
-    stages = _stages(computation)
-    last_stages: dict[Instruction, int] = {}
+    after = _operations_before(computation)
+    read_after: dict[Instruction, set[Instruction]] = {}
     for r in roots:
         for instruction in post_order([r]):
-            last_stages[instruction] = max(last_stages.get(instruction, 0), stages[r])
+            read_after.setdefault(instruction, set()).update(after[r])
     return frozenset(
         (result, operand)
         for operand, parameter in enumerate(computation.parameters)
         if parameter in aligned and parameter not in misaligned
         for result, r in enumerate(roots)
         if r.shape.element_type.byte_width == parameter.shape.element_type.byte_width
-        and stages[r] >= last_stages[parameter]
+        and after[r] >= read_after[parameter]
     )
 
 
