@@ -23,7 +23,7 @@ def test_compiled_code_agrees_with_the_interpreter(family, number):
 def test_the_same_seed_makes_the_same_programs():
     for make in FAMILIES.values():
         assert make(3, 1).module.to_text() == make(3, 1).module.to_text() != make(4, 1).module.to_text()
-    assert len(ALGORITHMS) == 14
+    assert len(ALGORITHMS) == 15
 
 
 def test_bits_are_compared():

@@ -355,6 +355,19 @@ def viterbi(notes: Notes) -> Sequence[Op]:
     return best, path, first
 
 
+def backpropagation(notes: Notes) -> Sequence[Op]:
+    """Two layers backwards, each a product whose rows are normalized and scaled by what the way forwards left."""
+    n = notes.chance.one_of([8, 12, 17, 24])
+    x, w = notes.given(n, n), notes.given(n, n)
+    slope = xla.mul(x, notes.given(n, n))
+    gradient = times(xla.mul(x, slope), w, 1, 0)
+    zero = xla.constant(x.builder, np.asarray(0, x.shape.element_type.dtype))
+    mean = xla.broadcast_in_dim(xla.reduce(gradient, zero, xla.add, [1]), (n, n), [0])
+    centered = xla.sub(gradient, mean) if notes.chance.chance() else mean
+    before = xla.mul(times(centered, w, 1, 1), slope)
+    return [xla.reduce(of, zero, xla.add, [0]) for of in (centered, before, xla.mul(before, x))]
+
+
 def descent(notes: Notes) -> Sequence[Op]:
     """Gradients of a small network, with a line search as an inner loop, and the best parameters kept."""
     n = notes.chance.integer(1, 6)
@@ -380,6 +393,7 @@ ALGORITHMS: dict[str, Maker] = {
     for f in (
         bisection, small_products, crossing, newton, runge_kutta, leapfrog, adaptive, conjugate_gradients,
         power_iteration, tridiagonal, moments, smoothing, viterbi, descent,
+        backpropagation,
     )
 }  # fmt: skip
 
