@@ -46,6 +46,8 @@ _PACKED_ONCE = 3
 _TILES = knob("gemm_driver.tiles", 8, 1, 2)
 # Tables and sums are on the stack if they have at most this many bytes.
 _STACK_BYTES = knob("gemm_driver.stack_bytes", 4 << 10, 0)
+# Tiles of so many steps of k hardly notice the branch by which one function serves one block of k and several.
+_MANY_STEPS = 32
 # From this number of multiplications on, the time outside of micro-tiles is negligible.
 _LARGE = knob("gemm.large", 1 << 18, 0)
 
@@ -428,6 +430,7 @@ class GemmEmitter:
         kind = product.rhs.kind
         wide, masks = computed_columns(engine, width, packed=blocking.packs[1], direct=self.direct)
         step = product.lhs.along.stride
+        steps = kc if isinstance(kc, int) else _MANY_STEPS
         return MacroKernel(
             engine,
             None if masks else width if self.direct else wide,
@@ -436,8 +439,8 @@ class GemmEmitter:
             engine.nr if blocking.packs[1] else None,
             None if blocking.packs[1] else kind,
             None if blocking.packs[1] or stored_as_packed(engine, kind) else product.result,
-            kc if isinstance(kc, int) and kc <= (4 if engine.mr > 1 else 8) else None,
-            self.several,
+            steps if steps <= (4 if engine.mr > 1 else 8) else None,
+            self.several or steps >= _MANY_STEPS,
             blocking.packs[1] and blocking.ahead,
             blocking.in_panels,
         )
