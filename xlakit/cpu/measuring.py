@@ -1,8 +1,8 @@
 """Measures a machine: bandwidths of caches and memory, arithmetic throughput of a core, costs of threads and pages.
 
-Each measurement times a small piece of generated code, and counts the best of several repetitions: a temporary
-disturbance of the machine makes a repetition slower, never faster. All of them take less than a second of processor
-time. The results are part of the machine's description (:mod:`xlakit.machine`).
+Each measurement times a small piece of generated code. All of them are repeated several times in turn, and the best of
+each counts: a temporary disturbance of the machine makes some repetitions slower, never faster. All of them take less
+than a second of processor time. The results are part of the machine's description (:mod:`xlakit.machine`).
 """
 
 from __future__ import annotations
@@ -67,16 +67,31 @@ def measure() -> Machine:
     if not is_measurable():
         return described()
     code = _code()
+    # Virtual machines may report a shared L3 that is larger than a reasonable array.
+    large = min(max(_LARGE[0], 2 * machine.own().l3), _LARGE[1])
+    # One array, copied from one half to the other: its page faults take longer than all measurements.
+    array = np.ones(large // 8, np.int64)
+    repetitions = [_measured(code, array) for _ in range(_REPEATED)]
+    measured: dict[str, float] = {}
+    for name in repetitions[0]:
+        best = min if name.endswith("_nanoseconds") else max
+        measured[name] = _rounded(best(repetition[name] for repetition in repetitions))
+    wake = measured.pop("wake_nanoseconds")
+    description = replace(machine.current(), **_processor(target.processor()))
+    return machine.store(replace(description, wake_nanoseconds=wake, measured=measured))
+
+
+def _measured(code: _Code, array: Array) -> dict[str, float]:
+    """One repetition of all measurements: times are named in nanoseconds, all other numbers are rates."""
     measured = {"cycle_nanoseconds": _cycle(code)}
     for name, type in (("f32", F32), ("f64", F64)):
         measured[f"fused_per_nanosecond_{name}"] = _peak(code, f"fused_{name}", type)
     if _has_pairs():
         measured["bf16_products_per_nanosecond"] = 2 * _peak(code, "pairs_bf16", F32)
-    measured |= _bandwidths(code)
+    measured |= _bandwidths(code, array)
     measured["page_fault_nanoseconds"] = _page_fault()
-    measured = {name: _rounded(number) for name, number in measured.items()}
-    description = replace(machine.current(), **_processor(target.processor()))
-    return machine.store(replace(description, wake_nanoseconds=_rounded(_wake()), measured=measured))
+    measured["wake_nanoseconds"] = _wake()
+    return measured
 
 
 def _rounded(number: float) -> float:
@@ -176,22 +191,19 @@ def _write_copy(fn: Function) -> None:
             fn.store(fn.load(wide, fn.at(source, wide, index)), fn.at(result, wide, index))
 
 
-def _best(run: Callable[[], object], repeated: int = _REPEATED) -> float:
-    """The time of the fastest of some runs, in nanoseconds, after one warm-up run."""
+def _time(run: Callable[[], object]) -> float:
+    """The time of a run, in nanoseconds, after one warm-up run."""
     run()
-    best = float("inf")
-    for _ in range(repeated):
-        start = time.perf_counter_ns()
-        run()
-        best = min(best, time.perf_counter_ns() - start)
-    return max(best, 1.0)
+    start = time.perf_counter_ns()
+    run()
+    return max(time.perf_counter_ns() - start, 1.0)
 
 
 def _cycle(code: _Code) -> float:
     """Nanoseconds of a cycle: a rotation and an addition each take one on every processor of the last twenty years."""
     numbers = np.ones(2, np.int64)
     run = code.function("chain")
-    return _best(lambda: run(numbers.ctypes.data, _ROUNDS)) / (2 * _CHAIN * _ROUNDS)
+    return _time(lambda: run(numbers.ctypes.data, _ROUNDS)) / (2 * _CHAIN * _ROUNDS)
 
 
 def _peak(code: _Code, name: str, type: Type) -> float:
@@ -200,16 +212,12 @@ def _peak(code: _Code, name: str, type: Type) -> float:
     # Zeros stay zeros: no operation becomes slow because of subnormal or infinite numbers.
     numbers = np.zeros((_SUMS + 2) * lanes, np.float32 if type is F32 else np.float64)
     run = code.function(name)
-    return _SUMS * lanes * _ROUNDS / _best(lambda: run(numbers.ctypes.data, _ROUNDS))
+    return _SUMS * lanes * _ROUNDS / _time(lambda: run(numbers.ctypes.data, _ROUNDS))
 
 
-def _bandwidths(code: _Code) -> dict[str, float]:
+def _bandwidths(code: _Code, source: Array) -> dict[str, float]:
     """Bytes per nanosecond: read from each cache and from memory by one thread, copied by one thread and by all."""
-    known, unit = machine.own(), 8 * target.vector_bytes()
-    # Virtual machines may report a shared L3 that is larger than a reasonable array.
-    large = min(max(_LARGE[0], 2 * known.l3), _LARGE[1])
-    # One array, copied from one half to the other: its page faults take longer than all measurements.
-    source = np.ones(large // 8, np.int64)
+    known, unit, large = machine.own(), 8 * target.vector_bytes(), source.nbytes
     half, other = np.split(source, 2)
     result = np.zeros(unit // 8, np.int64)
     read, copy = code.function("read"), code.function("copy")
@@ -221,7 +229,7 @@ def _bandwidths(code: _Code) -> dict[str, float]:
         def run(blocks: int = blocks, times: int = times) -> None:
             read(source.ctypes.data, blocks, result.ctypes.data, times)
 
-        bandwidths[f"read_bytes_per_nanosecond_{name}"] = blocks * unit * times / _best(run)
+        bandwidths[f"read_bytes_per_nanosecond_{name}"] = blocks * unit * times / _time(run)
     for name, threads in (("one_thread", 1), ("all_threads", known.threads)):
         bandwidths[f"copy_bytes_per_nanosecond_{name}"] = _copied(copy, half, other, unit, threads)
     return bandwidths
@@ -243,7 +251,7 @@ def _copied(copy: Callable[..., None], source: Array, other: Array, unit: int, t
         for helper in helpers:
             helper.join()
 
-    return blocks * unit * threads / _best(run)
+    return blocks * unit * threads / _time(run)
 
 
 def _wake() -> float:
@@ -273,14 +281,12 @@ def _wake() -> float:
 
 def _page_fault() -> float:
     """Nanoseconds of a page fault at the first touch of a page."""
-    best = float("inf")
-    for _ in range(_REPEATED):
-        with mmap.mmap(-1, _PAGES * mmap.PAGESIZE) as pages:
-            if hasattr(mmap, "MADV_NOHUGEPAGE"):
-                pages.madvise(mmap.MADV_NOHUGEPAGE)
-            touched = np.frombuffer(pages, np.uint8)
-            start = time.perf_counter_ns()
-            touched[:: mmap.PAGESIZE] = 1
-            best = min(best, time.perf_counter_ns() - start)
-            del touched
-    return best / _PAGES
+    with mmap.mmap(-1, _PAGES * mmap.PAGESIZE) as pages:
+        if hasattr(mmap, "MADV_NOHUGEPAGE"):
+            pages.madvise(mmap.MADV_NOHUGEPAGE)
+        touched = np.frombuffer(pages, np.uint8)
+        start = time.perf_counter_ns()
+        touched[:: mmap.PAGESIZE] = 1
+        taken = time.perf_counter_ns() - start
+        del touched
+    return taken / _PAGES
