@@ -366,7 +366,7 @@ BUGS: tuple[Bug, ...] = (
     ),
     Bug(
         "between-two-products",
-        "32895ab",
+        "fc54dfe",
         "layers",
         "results between two products of a fusion lie in the memory of an array that is read after the second one",
         (
