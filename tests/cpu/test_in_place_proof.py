@@ -78,8 +78,8 @@ s = f32[4,4] dot(n, p1), lhs_contracting_dims={1}, rhs_contracting_dims={0}
 t = f32[4,4] add(s, p2)
 ROOT r = (f32[4,4], f32[4,4], f32[4,4]) tuple(d, n, t)"""
     shapes = ("f32[4,4]",) * 4
-    assert "of a later product" in _refusal(body, result=0, operand=2, parameters=shapes)
-    assert "of a later product" in _refusal(body, result=1, operand=2, parameters=shapes)
+    assert "of another product" in _refusal(body, result=0, operand=2, parameters=shapes)
+    assert "of another product" in _refusal(body, result=1, operand=2, parameters=shapes)
     assert not _refusal(body, result=2, operand=2, parameters=shapes)
     assert all("at other indices" in _refusal(body, result, 3, shapes) for result in range(3))
 
@@ -106,6 +106,36 @@ ENTRY e {
     expected = compile(module, backend="interpreter")(*arguments)
     for result, wanted in zip(compile(module, backend="cpu")(*arguments), expected, strict=True):
         np.testing.assert_allclose(result, wanted, rtol=1e-3, atol=1e-2)
+
+
+def test_rows_of_a_second_product_in_another_order_overwrite_none_that_the_first_one_still_reads():
+    text = """HloModule m
+sum { a = f32[] parameter(0)  b = f32[] parameter(1)  ROOT r = f32[] add(a, b) }
+less { a = f32[] parameter(0)  b = f32[] parameter(1)  ROOT r = pred[] compare(a, b), direction=LT }
+ENTRY e {
+  q = f32[16,16,8] parameter(0)
+  k = f32[16,32,8] parameter(1)
+  v = f32[16,32,32] parameter(2)
+  p = f32[16,16,32] parameter(3)
+  z = f32[] constant(0)
+  b = f32[16,16,32] sort(p), dimensions={2}, to_apply=less
+  s = f32[16,16,32] dot(q, k), BATCHES, rhs_contracting_dims={2}
+  c = f32[16,16,32] multiply(s, b)
+  i = s16[16,16,32] convert(c)
+  t = f32[16,16] reduce(s, z), dimensions={2}, to_apply=sum
+  u = f32[16,16,32] broadcast(t), dimensions={0,1}
+  x = f32[16,16,32] subtract(s, u)
+  o = f32[16,16,32] dot(x, v), BATCHES, rhs_contracting_dims={1}
+  y = f32[16,16,32] transpose(o), dimensions={1,0,2}
+  ROOT r = (s16[16,16,32], f32[16,16,32]) tuple(i, y)
+}"""
+    batches = "lhs_batch_dims={0}, rhs_batch_dims={0}, lhs_contracting_dims={2}"
+    module = HloModule.from_text(text.replace("BATCHES", batches))
+    shapes = [p.shape.dimensions for p in module.entry.parameters]
+    arguments = [np.random.default_rng(n).integers(-2, 3, s).astype(np.float32) for n, s in enumerate(shapes)]
+    expected = compile(module, backend="interpreter")(*arguments)
+    for result, wanted in zip(compile(module, backend="cpu")(*arguments), expected, strict=True):
+        np.testing.assert_array_equal(result, wanted)
 
 
 def test_later_phases_and_kernels_without_a_contract_are_refused():

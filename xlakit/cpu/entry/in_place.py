@@ -6,9 +6,10 @@ on what all emitted loops have in common: an element is stored once, after all l
 different iterations, lanes and tasks have different indices. So no later load reads the overwritten element.
 
 Inside of a fusion, an operation that is not element-wise (a product, a sort) may read its operands at any index and at
-any time, so a result never shares their memory. What is computed from it comes after it: of two products, the first
-one's results are stored before the second one is computed, and all loads for the second one's results follow. So a
-result never shares the memory of an operand that is loaded for results of products or sorts that it is not computed of.
+any time, so a result never shares their memory. Its own results have loops of their own: of two products, the first
+one's are stored before the second one is computed, and where the second one's rows lie in another order, blocks of them
+are stored before all of the first one's. So a result shares the memory of an operand only if all results that are
+computed from it are computed of the same products and sorts.
 """
 
 from __future__ import annotations
@@ -95,19 +96,19 @@ class _AccessMaps:
         self._results = results
         self._anywhere = anywhere
         self._read: dict[int, set[_Access]] = {}
-        self._read_after: dict[int, set[Instruction]] = {}
+        self._read_after: dict[int, set[frozenset[Instruction]]] = {}
         for after in {result.after for result in results}:
             for node in walk([n for result in results if result.after == after for n in result.nodes]):
                 if isinstance(node, Load):
                     self._read.setdefault(node.array, set()).add((node.offset, node.kind.byte_width))
-                    self._read_after.setdefault(node.array, set()).update(after)
+                    self._read_after.setdefault(node.array, set()).add(after)
 
     def refusal(self, result: int, operand: int) -> str:
         if operand in self._anywhere:
             return "an operation in the fusion reads it at other indices"
         (written, width), after = self._results[result].store, self._results[result].after
-        if not after.issuperset(self._read_after.get(operand, ())):
-            return "it is read for the results of a later product or sort, when this result has been stored"
+        if self._read_after.get(operand, {after}) != {after}:
+            return "it is read for the results of another product or sort, maybe when this result has been stored"
         for other, bytes in self._read.get(operand, ()):
             if other != written or bytes != width:
                 return f"element {other} of {bytes} bytes is read where element {written} of {width} bytes is written"
@@ -244,17 +245,17 @@ def _pairs(computation: Computation) -> frozenset[tuple[int, int]]:
         if instruction in misaligned or not plain:
             misaligned.update(instruction.operands)
     after = _operations_before(computation)
-    read_after: dict[Instruction, set[Instruction]] = {}
+    read_after: dict[Instruction, set[frozenset[Instruction]]] = {}
     for r in roots:
         for instruction in post_order([r]):
-            read_after.setdefault(instruction, set()).update(after[r])
+            read_after.setdefault(instruction, set()).add(after[r])
     return frozenset(
         (result, operand)
         for operand, parameter in enumerate(computation.parameters)
         if parameter in aligned and parameter not in misaligned
         for result, r in enumerate(roots)
         if r.shape.element_type.byte_width == parameter.shape.element_type.byte_width
-        and after[r] >= read_after[parameter]
+        and read_after[parameter] == {after[r]}
     )
 
 
