@@ -378,6 +378,24 @@ BUGS: tuple[Bug, ...] = (
         ),
     ),
     Bug(
+        "rows-in-another-order",
+        "378c0b13",
+        "layers",
+        "rows of a second product lie in the memory of an array that is read for those of the first, in another order",
+        (
+            Edit(
+                "xlakit/cpu/entry/in_place.py",
+                "if self._read_after.get(operand, {after}) != {after}:",
+                "if not after.issuperset(i for a in self._read_after.get(operand, ()) for i in a):",
+            ),
+            Edit(
+                "xlakit/cpu/entry/in_place.py",
+                "and read_after[parameter] == {after[r]}",
+                "and all(a <= after[r] for a in read_after[parameter])",
+            ),
+        ),
+    ),
+    Bug(
         "another-tasks-tail",
         "8241d2e",
         "large-watched",

@@ -105,6 +105,8 @@ def layers(draft: LargeDraft, case: str) -> Program:
 
     What is computed before the first product is read after the last one more often than not, as in a gradient.
     """
+    if draft.chance(0.2):
+        return _heads(draft, case)
     network = _Network(draft, case)
     value = draft.pick(network.values)
     early = list[_Rows]()
@@ -132,3 +134,42 @@ def _layer(draft: LargeDraft, network: _Network) -> Sequence[Callable[[_Rows], _
     """A product, and what comes after it."""
     row, other = network.row, network.combined
     return [network.product, *draft.pick([[], [row], [row], [other, row], [row, other], [other]])]
+
+
+def _heads(draft: LargeDraft, case: str) -> Program:
+    """Two products for each of some heads, as many as there are rows; those of the second one lie head by head or not.
+
+    Something as large as all results is read beside the first product, and not any more after that.
+    """
+    heads, wide, inner = draft.integer(8, 40), draft.integer(8, 64), draft.integer(1, 16)
+    shape = f"{case}[{heads},{heads},{wide}]"
+
+    def given(*dims: int) -> str:
+        return draft.parameter(case, list(dims), values=draft.whole(case, list(dims), 1, 2), plain=True)
+
+    batches = "lhs_batch_dims={0}, rhs_batch_dims={0}, lhs_contracting_dims={2}"
+    less = draft.computation(
+        [f"a = {case}[] parameter(0)", f"b = {case}[] parameter(1)", "r = pred[] compare(a, b), direction=LT"]
+    )
+    # No fusion computes it again, or with what reads it.
+    beside = draft.emit(shape, f"sort({given(heads, heads, wide)}), dimensions={{2}}, to_apply={less}")
+    queries, keys = given(heads, heads, inner), given(heads, wide, inner)
+    first = draft.emit(shape, f"dot({queries}, {keys}), {batches}, rhs_contracting_dims={{2}}")
+    zero = draft.emit(f"{case}[]", "constant(0)")
+    sums = draft.emit(
+        f"{case}[{heads},{heads}]", f"reduce({first}, {zero}), dimensions={{2}}, to_apply={draft.reducer('add', case)}"
+    )
+    rows = draft.emit(shape, f"broadcast({sums}), dimensions={{0,1}}")
+    low, high = (draft.emit(f"{case}[]", f"constant({n})") for n in (-2, 2))
+    weights = draft.emit(shape, f"clamp({low}, {draft.emit(shape, f'subtract({first}, {rows})')}, {high})")
+    second = draft.emit(shape, f"dot({weights}, {given(heads, wide, wide)}), {batches}, rhs_contracting_dims={{1}}")
+    if draft.chance(0.7):
+        second = draft.emit(shape, f"transpose({second}), dimensions={{1,0,2}}")
+    between = draft.emit(shape, f"multiply({first}, {beside})")
+    if draft.chance(0.7):
+        shape_between = f"s16[{heads},{heads},{wide}]"
+        between = draft.emit(shape_between, f"convert({between})")
+    else:
+        shape_between = shape
+    draft.emit(f"({shape_between}, {shape})", f"tuple({between}, {second})")
+    return draft.exact("dot", case)
