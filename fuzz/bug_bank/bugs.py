@@ -379,7 +379,7 @@ BUGS: tuple[Bug, ...] = (
     ),
     Bug(
         "rows-in-another-order",
-        "378c0b13",
+        "b1301c87",
         "layers",
         "rows of a second product lie in the memory of an array that is read for those of the first, in another order",
         (
