@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from contextvars import Context
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -141,7 +142,11 @@ def test_the_environment_says_options(monkeypatch: pytest.MonkeyPatch):
 
 
 @pytest.mark.parametrize("width", [16, 32, 64])
-def test_vectors_of_every_width(width: int):
+def test_vectors_of_every_width(width: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    # Where an arithmetic unit takes a part of a vector, several vectors are computed side by side.
+    machine = tmp_path / "machine.json"
+    machine.write_text('{"unit_bytes": 0}')
+    monkeypatch.setenv("XLAKIT_MACHINE", str(machine))
     text = "HloModule m\ne { p = f32[640] parameter(0)  ROOT r = f32[640] sqrt(p) }"
     ir = compiled(text, vector_bytes=width).llvm_ir(optimized=False)
     assert {int(n) for n in re.findall(r"<(\d+) x float>", ir)} == {width // 4}

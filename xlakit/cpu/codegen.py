@@ -25,6 +25,8 @@ from xlakit.ir.instruction import HloModule, Instruction, located
 from xlakit.memory.assignment import BufferSlice, Space
 from xlakit.memory.plan import MemoryPlan, plan_memory
 from xlakit.memory.steps import KernelStep, walk
+from xlakit.memory.values import HloValue
+from xlakit.ops.control import Fusion
 from xlakit.options import current
 from xlakit.settings import memory_limit
 
@@ -108,8 +110,17 @@ def check_sizes(plan: MemoryPlan) -> None:
     limit = memory_limit()
     for buffer_slice in plan.slices:
         if buffer_slice.size > limit:
-            error, instruction = too_large(buffer_slice.size, limit), buffer_slice.values[0].instruction
+            error, instruction = too_large(buffer_slice.size, limit), _defining(buffer_slice.values[0])
             raise error if instruction is None else located(error, plan.module, instruction)
+
+
+def _defining(value: HloValue) -> Instruction | None:
+    """The instruction that computes a value; inside of a fusion, as the program has it."""
+    instruction = value.instruction
+    if instruction is None or not isinstance(instruction.op, Fusion):
+        return instruction
+    results = instruction.op.calls.results
+    return results[value.index[0] if len(results) > 1 else 0]
 
 
 def _checked_parts(code: Code, threads: int) -> Sequence[tuple[Effort, str]]:

@@ -134,6 +134,8 @@ ENTRY e {
   ROOT r = f32[100] add(n, d)
 }""",
 }
+# The proofs of what kernels do in place had these faults, too: a run alone shows them.
+FAULTS_OF_PROOFS = {"between-two-products", "rows-in-another-order"}
 _SCRIPT = """
 import sys
 from xlakit.memory.checker.faults import MemoryPlanError
@@ -158,7 +160,7 @@ def _text(name):
 def test_each_memory_fault_of_the_bank_has_a_program():
     planners = ("xlakit/memory/", "xlakit/cpu/entry/in_place.py")
     memory = {bug.name for bug in BUGS if any(edit.path.startswith(planners) for edit in bug.edits)}
-    assert memory == PROGRAMS.keys()
+    assert memory == PROGRAMS.keys() | FAULTS_OF_PROOFS
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
