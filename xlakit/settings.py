@@ -46,7 +46,7 @@ def bytes_in(variable: str) -> int | None:
 
 
 def memory_limit() -> int:
-    """The most bytes that one value may have in memory: XLAKIT_MEMORY_LIMIT, or the physical memory."""
+    """The most bytes that a value, or a program's results, may have in memory: XLAKIT_MEMORY_LIMIT, or all there is."""
     given = bytes_in("XLAKIT_MEMORY_LIMIT")
     if given is not None:
         return given

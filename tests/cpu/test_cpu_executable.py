@@ -61,6 +61,23 @@ def test_the_memory_limit_is_for_values_that_are_in_memory(monkeypatch):
         xla.compile(build(lambda x: xla.reduce_all(table(x), 0.0, xla.add), f32(200)), backend="cpu")
 
 
+def test_the_memory_limit_is_for_what_is_in_memory_together(monkeypatch):
+    monkeypatch.setenv("XLAKIT_MEMORY_LIMIT", "400K")
+    x = f32(200, 200)
+
+    def tables(x):
+        return [xla.sort(x * float(n), dimension=0) for n in range(1, 5)]
+
+    def combined(x):
+        a, b, c, d = tables(x)
+        return a * b + c * d
+
+    with pytest.raises(xla.ResourceError, match=r"^tuple .*: needs 640,000 bytes, the limit is 409,600"):
+        xla.compile(build(lambda x: tuple(tables(x)), x), backend="cpu")
+    with pytest.raises(xla.ResourceError, match=r"on the way to its results needs [\d,]+ bytes"):
+        xla.compile(build(combined, x), backend="cpu")
+
+
 def test_the_number_of_threads_does_not_change_results():
     executable = xla.compile(build(lambda x: xla.reduce_all(xla.exp(x), 0.0, xla.add), f32(700, 900)))
     x = np.random.default_rng(0).standard_normal((700, 900)).astype(np.float32)

@@ -106,12 +106,20 @@ def generate(module: HloModule, target: Target) -> Code:
 
 
 def check_sizes(plan: MemoryPlan) -> None:
-    """Raises ResourceError for a value in memory that is larger than the limit; others may be of any size."""
+    """Raises ResourceError for memory above the limit: of one value, all results, or all that is between.
+
+    Values that are never stored may be of any size.
+    """
     limit = memory_limit()
     for buffer_slice in plan.slices:
         if buffer_slice.size > limit:
             error, instruction = too_large(buffer_slice.size, limit), _defining(buffer_slice.values[0])
             raise error if instruction is None else located(error, plan.module, instruction)
+    results = sum(buffer_slice.size for buffer_slice in dict.fromkeys(plan.result_slices))
+    if results > limit:
+        raise located(too_large(results, limit), plan.module, plan.module.entry.root)
+    if plan.arena_bytes > limit:
+        raise too_large(plan.arena_bytes, limit, f"what {plan.module.name} computes on the way to its results ")
 
 
 def _defining(value: HloValue) -> Instruction | None:

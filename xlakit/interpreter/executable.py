@@ -97,10 +97,10 @@ def _check_instructions(module: HloModule, calls: CustomCalls, *, with_elided: b
             raise located(error, module, instruction) from None
 
 
-def too_large(needed: int, limit: int) -> ResourceError:
-    """The error for a value of so many bytes, which are more than the limit."""
+def too_large(needed: int, limit: int, what: str = "") -> ResourceError:
+    """The error for a value, or ``what``, of so many bytes, which are more than the limit."""
     return ResourceError(
-        f"needs {needed:,} bytes, the limit is {limit:,}",
+        f"{what}needs {needed:,} bytes, the limit is {limit:,}",
         hint="the environment variable XLAKIT_MEMORY_LIMIT sets the limit, in bytes",
     )
 
