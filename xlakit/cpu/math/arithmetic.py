@@ -1,6 +1,6 @@
 """Building blocks of elementary functions: formats, exact operations, polynomials.
 
-All code that may be inlined is free of branches, so that a loop around it can be vectorized.
+Code for single numbers is free of branches, so that LLVM can vectorize a loop around it.
 """
 
 from __future__ import annotations
@@ -118,7 +118,7 @@ def where(condition: Value, yes: Operand, no: Operand) -> Value:
     return condition.function.select(condition, yes, no)
 
 
-def unless_any(condition: Value, otherwise: Callable[[], Value], usual: Value) -> Value:
+def unless_any(condition: Value, otherwise: Callable[[], Sequence[Value]], usual: Sequence[Value]) -> Sequence[Value]:
     """``usual``, or what ``otherwise`` computes if the condition holds for any lane of a vector.
 
     ``otherwise`` gives the results of all lanes. It is for arguments that programs seldom have, and takes a branch, as
@@ -127,8 +127,7 @@ def unless_any(condition: Value, otherwise: Callable[[], Value], usual: Value) -
     fn, lanes = condition.function, condition.type.lanes
     if lanes == 1:
         return otherwise()
-    (result,) = fn.if_else(any_of(condition), lambda: (otherwise(),), lambda: (usual,), likely=False)
-    return result
+    return fn.if_else(any_of(condition), otherwise, lambda: usual, likely=False)
 
 
 def any_of(condition: Value) -> Value:

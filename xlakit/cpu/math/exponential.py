@@ -136,13 +136,14 @@ def exp(x: Value) -> Value:
     # The product with 2^n, computed by adding n to the exponent bits.
     bits = bits_of(power) + (n << form.fraction)
 
-    def at_ends() -> Value:
+    def at_ends() -> tuple[Value]:
         small = bits.function.constant(bits.type, 0) if current().flush_subnormals else _subnormal(x, bits)
         # Compared so that NaN, too, is added to infinity, and so that the sum is the chosen side of the selection:
         # instructions with masks do both at once.
-        return where(x.compare("ugt", known.most), x + math.inf, float_of(where(x < known.normal, small, bits)))
+        return (where(x.compare("ugt", known.most), x + math.inf, float_of(where(x < known.normal, small, bits))),)
 
-    return unless_any(absolute(x).compare("ugt", -known.normal), at_ends, float_of(bits))
+    (result,) = unless_any(absolute(x).compare("ugt", -known.normal), at_ends, (float_of(bits),))
+    return result
 
 
 def _subnormal(x: Value, bits: Value) -> Value:

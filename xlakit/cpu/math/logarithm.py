@@ -92,14 +92,12 @@ def log_of_parts(f: Value, n: Value) -> Value:
 
 def log(x: Value) -> Value:
     """The natural logarithm."""
-    m, _, n = split(x)
-
-    def at_ends() -> Value:
-        scaled, shift = normal(x)
-        m, _, n = split(scaled)
-        return with_ends(log_of_parts(m - 1.0, n + shift), x, x)
-
-    return unless_any(~is_positive_normal(x), at_ends, log_of_parts(m - 1.0, n))
+    is_usual = is_positive_normal(x)
+    scaled, shift = unless_any(~is_usual, lambda: normal(x), (x, x.function.constant(x.type, 0.0)))
+    m, _, n = split(scaled)
+    inside = log_of_parts(m - 1.0, n + shift)
+    (result,) = unless_any(~is_usual, lambda: (with_ends(inside, x, x),), (inside,))
+    return result
 
 
 def with_ends(result: Value, x: Value, one_up: Value) -> Value:
@@ -113,7 +111,7 @@ def log1p(x: Value) -> Value:
     """log(1 + x)."""
     up = x + 1.0
     inside = _log1p(x, up)
-    result = unless_any(~is_positive_normal(up), lambda: with_ends(inside, x, up), inside)
+    (result,) = unless_any(~is_positive_normal(up), lambda: (with_ends(inside, x, up),), (inside,))
     return where(absolute(x) < 2.0 ** -(format_of(x).fraction + 2), x, result)
 
 
@@ -137,9 +135,10 @@ def _log1p(x: Value, up: Value, low: Value | None = None, exponent: Value | None
 def pow(x: Value, y: Value) -> Value:
     """x^y."""
     size = absolute(x)
-    result = _power_single(size, y) if x.type.element is F32 else _power_double(size, y)
+    inside = _power_single(size, y) if x.type.element is F32 else _power_double(size, y)
     is_usual = is_positive_normal(x) & (absolute(y) < math.inf)
-    return unless_any(~is_usual, lambda: _power_with_ends(result, x, y, size), result)
+    (result,) = unless_any(~is_usual, lambda: (_power_with_ends(inside, x, y, size),), (inside,))
+    return result
 
 
 def _power_with_ends(result: Value, x: Value, y: Value, size: Value) -> Value:
