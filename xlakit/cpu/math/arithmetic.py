@@ -1,6 +1,7 @@
 """Building blocks of elementary functions: formats, exact operations, polynomials.
 
-Code for single numbers is free of branches, so that LLVM can vectorize a loop around it.
+Code of single numbers that may be inlined is free of branches, so that LLVM can vectorize a loop around it. That of
+vectors is in loops that are not vectorized again, and may have some: see :func:`unless_any`.
 """
 
 from __future__ import annotations
