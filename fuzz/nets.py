@@ -91,6 +91,7 @@ NETS: tuple[Net, ...] = (
     _net("jax-batches", "fuzz.jax_programs --batches", 1, "the same over batches, as vmap makes them"),
     _net("jax-layouts", "fuzz.jax_programs --layouts", 1, "the same with arrays in other orders of dimensions"),
     _net("jax-sharded", "fuzz.jax_programs --sharded", 3, "results of JAX programs are split as on jaxlib's CPU"),
+    _net("training", "fuzz.jax_programs.training", 5, "steps of training of ordinary networks against the interpreter"),
     _net("cached", "fuzz.cached", 6, "tuned JAX programs run again from the compile cache by other processes"),
     _net("threads", "fuzz.threads", 5, "programs that several threads compile and run at once"),
     _net("compile-time", "fuzz.compile_time --quick", 4, "compiling takes time in proportion to a program's length"),

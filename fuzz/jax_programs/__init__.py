@@ -5,6 +5,7 @@ control.py     loops, branches, and JAX's transformations of whole functions
 sharded.py     programs over several devices, whose results are to be split alike
 layouts.py     the same programs with arguments and results in orders that are drawn
 batches.py     the same programs over a batch
+training/      steps of training of ordinary networks, whose numbers are not exact
 worker.py      one program after the other, on both platforms of one process
 __main__.py    the command, which survives programs that end their process
 
