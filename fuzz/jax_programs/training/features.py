@@ -82,7 +82,8 @@ def norm(d: Draft, shape: Shape) -> Block:
             parted = x.reshape(*x.shape[:-1], groups, width // groups)
             y = normal(parted, (parted.ndim - 1, *range(1, parted.ndim - 2))).reshape(x.shape)
         else:
-            y = x / (jnp.sqrt((x * x).sum(-1, keepdims=True)) + x.dtype.type(0.1))
+            # Rows may be zero, where a square root has no derivative.
+            y = x / jnp.sqrt((x * x).sum(-1, keepdims=True) + x.dtype.type(0.01))
         y = y * p[scale].astype(y.dtype) if scale else y
         return (y + p[bias].astype(y.dtype) if bias else y).astype(given)
 
