@@ -144,7 +144,8 @@ def experts(d: Draft, shape: Shape) -> Block:
 
     def apply(p: Parameters, x: Any, key: Any) -> Any:
         rows = x.reshape(-1, x.shape[-1])
-        weights = jax.nn.softmax(rows.astype(jnp.float32) @ p[router].astype(jnp.float32))
+        wide = jnp.promote_types(x.dtype, jnp.float32)
+        weights = jax.nn.softmax(rows.astype(wide) @ p[router].astype(wide))
         chosen, places = lax.top_k(weights, best)
         if not dispatched:
             mask = jax.nn.one_hot(places, count).sum(1) * weights
