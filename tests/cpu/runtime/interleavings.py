@@ -25,14 +25,76 @@ class Fault(AssertionError):
         self.trace = trace
 
 
+class _Untouchable(dict[str, Any]):
+    """The shared memory of a step that is asked whether it needs any."""
+
+    def _touched(self, *_: object) -> Any:
+        raise _Touched
+
+    __getitem__ = __setitem__ = __delitem__ = __contains__ = __iter__ = __or__ = __ior__ = _touched
+    get = pop = update = setdefault = items = keys = values = copy = _touched
+
+
+class _Touched(Exception):
+    """A step needs shared memory."""
+
+
+class _Threads:
+    """The programs of all threads, and what their next steps make of a state."""
+
+    def __init__(self, names: Sequence[str], programs: Sequence[Program]) -> None:
+        self.names = names  # in whose order a state has its values
+        self.steps = [[step for _, step in program] for program in programs]
+        self.labels = [{label: n for n, (label, _) in enumerate(p) if label} for p in programs]
+        # The steps, by thread and place, of which it is known that they touch shared memory.
+        self.touching: set[tuple[int, int]] = set()
+
+    def alone(self, state: Any) -> tuple[Any, int] | None:
+        """What follows a step that touches its thread's own memory alone, and the thread; None if no next one does.
+
+        Such a step can be taken whenever it comes, changes nothing for the others, and they nothing for it: whatever
+        can be reached by taking others first can be reached by taking it first.
+        """
+        memory, threads = state
+        for number, (place, own) in enumerate(threads):
+            if place is END or (number, place) in self.touching:
+                continue
+            mine = dict(own)
+            try:
+                follows = self.steps[number][place](_Untouchable(), mine)
+            except _Touched:
+                self.touching.add((number, place))
+                continue
+            except AssertionError:  # which is told when the step is taken
+                continue
+            if follows is not BLOCKED:
+                return (memory, self._moved(threads, number, follows, mine)), number
+        return None
+
+    def step(self, state: Any, number: int) -> Any:
+        """The state after a step of one thread; None if it is blocked."""
+        memory, threads = state
+        place, own = threads[number]
+        everything, mine = dict(zip(self.names, memory, strict=True)), dict(own)
+        follows = self.steps[number][place](everything, mine)
+        return None if follows is BLOCKED else (tuple(everything.values()), self._moved(threads, number, follows, mine))
+
+    def _moved(self, threads: Any, number: int, follows: object, mine: dict[str, Any]) -> Any:
+        if follows is END:
+            there: tuple[object, Any] = (END, ())
+        else:
+            place = threads[number][0] + 1 if follows is None else self.labels[number][follows]
+            there = (place, tuple(sorted(mine.items())) if mine else ())
+        return (*threads[:number], there, *threads[number + 1 :])
+
+
 def explore(shared: Mapping[str, Any], programs: Sequence[Program], final: Callable[[dict[str, Any]], None]) -> int:
-    """Go through all interleavings; gives how many states there are.
+    """Go through all interleavings but those that differ in when a thread's steps of its own come; counts states.
 
     Raises Fault where a step or ``final`` (of a state in which all threads have ended) fails, and where threads wait
     for ever. As states are met once, programs may have loops. Values in the dictionaries are numbers and tuples.
     """
-    labels = [{label: n for n, (label, _) in enumerate(p) if label} for p in programs]
-    names = tuple(shared)  # in whose order a state has its values
+    all_threads = _Threads(tuple(shared), programs)
     start = tuple(shared.values()), tuple((0, ()) for _ in programs)
     before: dict[Any, tuple[Any, int] | None] = {start: None}
     waiting = [start]
@@ -46,31 +108,30 @@ def explore(shared: Mapping[str, Any], programs: Sequence[Program], final: Calla
 
     while waiting:
         state = waiting.pop()
-        memory, threads = state
+        # In a circle of such steps the others would never come.
+        if (alone := all_threads.alone(state)) is not None and alone[0] not in before:
+            before[alone[0]] = state, alone[1]
+            waiting.append(alone[0])
+            continue
         moved = False
-        for number, (place, own) in enumerate(threads):
+        for number, (place, _) in enumerate(state[1]):
             if place is END:
                 continue
-            everything, mine = dict(zip(names, memory, strict=True)), dict(own)
             try:
-                follows = programs[number][place][1](everything, mine)
+                following = all_threads.step(state, number)
             except AssertionError as error:
                 raise Fault(f"{error}", trace(state, number)) from None
-            if follows is BLOCKED:
+            if following is None:
                 continue
             moved = True
-            place = END if follows is END else place + 1 if follows is None else labels[number][follows]
-            made = list(threads)
-            made[number] = (place, tuple(sorted(mine.items())) if place is not END else ())
-            following = tuple(everything.values()), tuple(made)
             if following not in before:
                 before[following] = state, number
                 waiting.append(following)
         if not moved:
-            if any(place is not END for place, _ in threads):
+            if any(place is not END for place, _ in state[1]):
                 raise Fault("threads wait for ever", trace(state))
             try:
-                final(dict(zip(names, memory, strict=True)))
+                final(dict(zip(shared, state[0], strict=True)))
             except AssertionError as error:
                 raise Fault(f"{error}", trace(state)) from None
     return len(before)
