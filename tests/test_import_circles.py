@@ -7,6 +7,7 @@ from functools import cache
 from pathlib import Path
 
 import xlakit
+from xlakit.collector import collecting_less
 
 PACKAGE = Path(xlakit.__file__).parent
 # What is contained names the type of what contains it, which imports it: these may be imported for their types alone.
@@ -53,10 +54,11 @@ def _imports(
     node: ast.AST, *, for_types: bool, inside: bool
 ) -> Iterator[tuple[ast.Import | ast.ImportFrom, bool, bool]]:
     """The imports below a node: whether each is for types alone, and whether inside of a function."""
-    for child in ast.iter_child_nodes(node):
+    # Statements are in these parts of others; expressions have no imports.
+    for child in (c for part in ("body", "orelse", "handlers", "finalbody", "cases") for c in getattr(node, part, ())):
         if isinstance(child, Import):
             yield child, for_types, inside
-        elif not isinstance(child, ast.expr):
+        else:
             function = isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef)
             yield from _imports(child, for_types=for_types or _is_for_types(child), inside=inside or function)
 
@@ -80,11 +82,13 @@ def _graphs() -> tuple[Graph, Graph]:
     modules = _modules()
     eager: Graph = {name: set() for name in modules}
     late: Graph = {name: set() for name in modules}
-    for name, path in modules.items():
-        for node, for_types, inside in _imports(ast.parse(path.read_text()), for_types=False, inside=False):
-            for target in _targets(node, modules):
-                if target != name and not (for_types and target in OWNERS):
-                    (late if inside else eager)[name].add(target)
+    # Syntax trees are many objects without circles.
+    with collecting_less():
+        for name, path in modules.items():
+            for node, for_types, inside in _imports(ast.parse(path.read_text()), for_types=False, inside=False):
+                for target in _targets(node, modules):
+                    if target != name and not (for_types and target in OWNERS):
+                        (late if inside else eager)[name].add(target)
     return eager, late
 
 

@@ -114,9 +114,9 @@ def test_the_words_stand_in_one_place():
     for path in [*root.glob("cpu/**/*.py"), *root.glob("jax/native/*.py")]:
         if path.name == "promises.py":
             continue
-        tree = ast.parse(path.read_text())
-        prose = {id(d.value) for d in ast.walk(tree) if isinstance(d, ast.Expr)}
-        for node in ast.walk(tree):
+        nodes = list(ast.walk(ast.parse(path.read_text())))
+        prose = {id(d.value) for d in nodes if isinstance(d, ast.Expr)}
+        for node in nodes:
             if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in prose:
                 words = set(_WORD.findall(node.value)) - PROSE
                 assert not words, f"{path}:{node.lineno}: {node.value!r}"
