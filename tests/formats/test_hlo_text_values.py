@@ -213,7 +213,8 @@ def test_every_float_prints_round_trip(kind, bits):
     assert again == literal or (both_nan and kind in (PrimitiveType.F8E4M3FN, PrimitiveType.F8E8M0FNU))
 
 
-@given(st.text())
+# Hypothesis takes seconds to learn the categories of all characters, which st.text() needs.
+@given(st.lists(st.integers(0, 0x10FFFF - 0x800).map(lambda n: chr(n if n < 0xD800 else n + 0x800))).map("".join))
 def test_strings_round_trip(text):
     assert unescape(quote(text)[1:-1]) == text
 
