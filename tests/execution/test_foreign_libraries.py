@@ -178,6 +178,16 @@ def test_softmax_and_norm_of_neuron(axis):
     check(neuron("f32", ["4,6", f"{x.shape[axis]}", ""], "RmsNorm", f"{axis}"), [x, scale, epsilon], wanted, "f32")
 
 
+@pytest.mark.parametrize("axis", [0, 1])
+def test_positions_and_largest_elements_of_neuron(axis):
+    x = np.float32([[1, 3, 3, 0, 2, -5], [7, 3, -1, -5, 2, 0]])
+    for name, wanted in (("ArgMax", x.argmax(axis)), ("ArgMin", x.argmin(axis))):
+        check(program(["f32[2,6]"], f"u32[{wanted.size}]", f"AwsNeuron{name}", f'"{axis}"'), [x], wanted, "f32")
+    order = np.argsort(-x, axis=-1, kind="stable")[:, :3]
+    wanted = order if axis else np.take_along_axis(x, order, -1)
+    check(program(["f32[2,6]"], "(f32[2,3], u32[2,3])", "AwsNeuronTopK", '"3"', element=axis), [x], wanted, "f32")
+
+
 @pytest.mark.parametrize(
     ("shapes", "name", "config", "problem"),
     [
@@ -185,6 +195,11 @@ def test_softmax_and_norm_of_neuron(axis):
         (["4,6"], "Softmax", "x", "has dimension .*, it must be integers"),
         (["4,6", "4", ""], "RmsNorm", "1", "do not fit dimension 1"),
         (["4,6", "4,6"], "Gelu", "", "it takes 1 operands"),
+        (["4,6"], "Gelu", "1", 'backend_config is "?1'),
+        (["4,6"], "Softmax", "", "backend_config has no dimension"),
+        (["4,6"], "ArgMax", "", "backend_config has no dimension"),
+        (["4,6"], "ArgMax", "0", "positions are integers, not f32"),
+        (["4,6"], "TopK", "7", "must be from 0 to the size 6"),
     ],
 )
 def test_calls_of_neuron_that_do_not_fit(shapes, name, config, problem):

@@ -51,7 +51,8 @@ class Config:
         """Numbers with commas between them, by the names of the first of them. Raises ShapeError."""
         parts = [part.strip() for part in text.strip().strip('"').split(",")] if text.strip() else []
         if len(parts) > len(names):
-            raise ShapeError(f"backend_config has {len(parts)} numbers", hint=f"they are {', '.join(names)}")
+            known = f"it may have {', '.join(names)}" if names else "it has none in calls of this target"
+            raise ShapeError(f"backend_config is {text[:80]}", hint=known)
         return cls(dict(zip(names, parts, strict=False)))
 
     def __contains__(self, key: str) -> bool:
@@ -90,6 +91,13 @@ class Config:
     def integer(self, key: str, default: int = 0) -> int:
         """An integer, which protos write as text."""
         return self._integer(key, self._fields.get(key, default))
+
+    def needed_integer(self, key: str) -> int:
+        """An integer that has no default. Raises ShapeError where it is absent."""
+        if key not in self:
+            hint = "compare it with the text that XLA printed"
+            raise ShapeError(f"backend_config has no {self.name(key)}", hint=hint)
+        return self.integer(key)
 
     def _integer(self, key: str, item: object) -> int:
         if isinstance(item, str) and item.removeprefix("-").isdecimal():

@@ -14,13 +14,15 @@ from xlakit.execution.calls.foreign.activations import (
     swish,
 )
 from xlakit.execution.calls.foreign.meaning import Foreign
-from xlakit.ops.data import constant
+from xlakit.lib.arithmetic import arg_min_max
+from xlakit.ops.data import constant, get_tuple_element
 from xlakit.ops.elementwise.binary import add, mul, sub
 from xlakit.ops.elementwise.convert import convert_element_type
 from xlakit.ops.elementwise.elementary import erf as erf_of, exp, rsqrt
 from xlakit.ops.handle import XlaOp
 from xlakit.ops.movement import broadcast_in_dim
 from xlakit.ops.reduction import reduce
+from xlakit.ops.sort import top_k as top_k_of
 
 
 def erf(foreign: Foreign) -> XlaOp:
@@ -84,6 +86,30 @@ def rms_norm(foreign: Foreign) -> XlaOp:
     return foreign.finished(mul(mul(x, factor), broadcast_in_dim(scale, sizes, [along])))
 
 
+def arg_max(foreign: Foreign) -> XlaOp:
+    """The position of the largest element along the dimension that is the config."""
+    return _position(foreign, False)
+
+
+def arg_min(foreign: Foreign) -> XlaOp:
+    """The position of the smallest element along the dimension that is the config."""
+    return _position(foreign, True)
+
+
+def top_k(foreign: Foreign) -> XlaOp:
+    """The largest elements of the last dimension, as many as the config says, in order, and their positions."""
+    (x,) = foreign.need_operands(["x"])
+    need_floats(foreign, foreign.op.custom_call_target, x)
+    found = top_k_of(x, foreign.config.needed_integer("k"))
+    return foreign.all_finished([get_tuple_element(found, 0), get_tuple_element(found, 1)])
+
+
+def _position(foreign: Foreign, is_min: bool) -> XlaOp:
+    (x,) = foreign.need_operands(["x"])
+    along, kind = _dimension(foreign, x), foreign.result.element_type
+    return foreign.finished(arg_min_max(x, kind, along, is_min))
+
+
 def _each(foreign: Foreign, function: Activation) -> XlaOp:
     (x,) = foreign.need_operands(["x"])
     need_floats(foreign, foreign.op.custom_call_target, x)
@@ -92,7 +118,7 @@ def _each(foreign: Foreign, function: Activation) -> XlaOp:
 
 def _dimension(foreign: Foreign, x: XlaOp) -> int:
     need_floats(foreign, foreign.op.custom_call_target, x)
-    along = foreign.config.integer("dimension")
+    along = foreign.config.needed_integer("dimension")
     if not 0 <= along < x.shape.rank:
         raise foreign.config.error("dimension", f"a dimension of {x.shape}")
     return along

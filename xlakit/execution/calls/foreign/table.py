@@ -26,6 +26,8 @@ _DESCRIPTOR = "descriptor of "
 _NUMBERS = "numbers "
 # The functions of neuron.py behind ``AwsNeuron``, and what their config is, if any.
 _NEURON = {
+    "ArgMax": ("arg_max", "dimension"),
+    "ArgMin": ("arg_min", "dimension"),
     "Erf": ("erf", ""),
     "Gelu": ("gelu", ""),
     "GeluApprxTanh": ("approximate_gelu", ""),
@@ -34,6 +36,7 @@ _NEURON = {
     "Silu": ("silu", ""),
     "Softmax": ("softmax", "dimension"),
     "SoftmaxBackward": ("softmax_gradient", "dimension"),
+    "TopK": ("top_k", "k"),
 }
 # The names of JAX's calls for GPUs behind ``cusolver_`` or ``hipsolver_``, and the functions of solvers.py for them.
 _SOLVERS = {
@@ -129,7 +132,8 @@ class ForeignCall:
 
             return config_of(text, self._section.removeprefix(_DESCRIPTOR))
         if self._section.startswith(_NUMBERS):
-            return Config.of_numbers(text, self._section.removeprefix(_NUMBERS).split(","))
+            names = self._section.removeprefix(_NUMBERS)
+            return Config.of_numbers(text, names.split(",") if names else [])
         return Config.parse(text, self._section)
 
 
