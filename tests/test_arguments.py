@@ -57,12 +57,25 @@ def test_integers_become_ints_and_sequences_tuples():
         ({"pairs": [(1, 2, 3)]}, r"pairs\[0\] must be \(an integer, an integer\)"),
         ({"pairs": [(1, 0.5)]}, r"pairs\[0\]\[1\] must be an integer, got 0.5"),
         ({"flag": 1}, "flag must be True or False, got 1"),
+        ({"values": len}, "values must be a sequence of integers, got <built-in function len>"),
+        ({"values": lambda: 1}, r"hint: write \[function, \.\.\]"),
+        ({"number": 2.0}, "hint: write 2$"),
+        ({"number": np.True_}, "hint: write 1$"),
         ({"missing": 1}, "unexpected keyword argument 'missing'"),
     ],
 )
 def test_what_does_not_fit_is_named(given, said):
     with pytest.raises(xla.ArgumentError, match=said):
         take(**given)
+
+
+def test_hints_say_how_a_value_is_made():
+    with pytest.raises(xla.ArgumentError, match=r"hint: write Record\(numbers, inner\)"):
+        take_record(((1,), None))
+    with pytest.raises(xla.ArgumentError, match=r"hint: make one with xlakit.make_shape\(xlakit.F32, "):
+        xla.parameter(xla.XlaBuilder("b"), 0, (2, 3))
+    with pytest.raises(xla.ArgumentError, match=r"hint: decode\(\) gives bytes as text"):
+        xla.HloModule.from_text(b"HloModule m")
 
 
 def test_a_wrong_number_of_arguments_lists_the_parameters():

@@ -55,6 +55,10 @@ def _suggestion(name: str) -> str:
     import re
     from difflib import get_close_matches
 
+    from xlakit.ops.shared.subscript import function_instead_of
+
+    if instead := function_instead_of(name):
+        return instead
     ours = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()
     known = __dir__()
     near = [n for n in (ours, f"{ours}_") if n in known] or get_close_matches(ours, known, 1, 0.75)

@@ -60,11 +60,12 @@ class _Type:
 def _int(value: object) -> int:
     if type(value) is not int:
         if isinstance(value, (bool, np.bool_)):
-            raise _UnfitError(value, "an integer")
+            raise _UnfitError(value, "an integer", hint=f"write {int(value)}")
         try:
             value = int(operator.index(cast("int", value)))
         except TypeError:
-            raise _UnfitError(value, "an integer") from None
+            whole = isinstance(value, (float, np.floating)) and float(value).is_integer()
+            raise _UnfitError(value, "an integer", hint=f"write {int(cast('float', value))}" if whole else "") from None
     if not -(2**63) <= value < 2**63:
         raise _UnfitError(value, "an integer that int64 holds")
     return value
@@ -87,7 +88,7 @@ def _bool(value: object) -> bool:
 
 def _str(value: object) -> str:
     if not isinstance(value, str):
-        raise _UnfitError(value, "a string")
+        raise _UnfitError(value, "a string", hint="decode() gives bytes as text" if isinstance(value, bytes) else "")
     try:
         value.encode("utf-8", "surrogateescape")
     except UnicodeEncodeError:
@@ -146,7 +147,7 @@ def _elements(value: object, wanted: str) -> tuple[object, ...]:
         except TypeError:  # an array of no dimensions
             pass
     hint = f"write [{value}]" if isinstance(value, numbers.Number) else ""
-    raise _UnfitError(value, wanted, hint=hint)
+    raise _UnfitError(value, wanted, hint="write [function, ..]" if inspect.isfunction(value) else hint)
 
 
 def _inside(kind: _Type, value: object, position: int) -> object:
@@ -240,13 +241,16 @@ def _is_instance(value: object, kind: type) -> bool:
 def _instance(kind: type) -> _Type:
     article = "an" if kind.__name__[0] in "AEIOUX" else "a"
     one, many = _WORDS.get(kind, (f"{article} {kind.__name__}", f"{kind.__name__}s"))
+    how_to_make = _HINTS.get(kind, "")
+    if not how_to_make and dataclasses.is_dataclass(kind):
+        how_to_make = f"write {kind.__name__}({', '.join(f.name for f in dataclasses.fields(kind) if f.init)})"
     # isinstance of a Protocol is slow, and its answer for a class does not change.
     known: set[type] = set()
 
     def convert(value: object) -> object:
         if type(value) not in known:
             if not _is_instance(value, kind):
-                raise _UnfitError(value, one, hint=_HINTS.get(kind, ""))
+                raise _UnfitError(value, one, hint=how_to_make)
             known.add(type(value))
         return value
 

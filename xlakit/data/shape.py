@@ -9,7 +9,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 
-from xlakit.arguments import all_of, constructing, convert_fields, converting, explaining
+from xlakit.arguments import all_of, constructing, convert_fields, converting, explaining, name_type
 from xlakit.data.layout import Layout
 from xlakit.data.primitive import PrimitiveType
 from xlakit.dataclass import dataclass
@@ -352,6 +352,9 @@ class Shape:
         left = f", the first {len(rows)} of them here" if len(rows) < len(leaves) else ""
         facts = [f"{len(leaves):,} leaves{left}", size]
         return heading("Tuple shape", "", facts) + table(("index", "shape", "bytes"), rows, numbers=1)
+
+
+name_type(Shape, "a Shape", "Shapes", "make one with xlakit.make_shape(xlakit.F32, (2, 3))")
 
 
 @converting

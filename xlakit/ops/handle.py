@@ -151,7 +151,7 @@ class XlaOp:
     def __bool__(self) -> bool:
         raise ArgumentError(
             "the value of an XlaOp is not known while the program is built",
-            hint="use xlakit.conditional, while_ or select",
+            hint="use xlakit.conditional, while_ or select; for max, min, and, or of Python xlakit.max, min, and_, or_",
         )
 
     def __float__(self) -> float:
@@ -225,7 +225,8 @@ OperandLike: TypeAlias = XlaOp | bool | int | float | complex | np.ndarray | np.
 _HOW_TO_MAKE = "make one with xlakit.parameter or xlakit.constant"
 name_type(XlaOp, "an XlaOp", "XlaOps", _HOW_TO_MAKE, is_sequence=False)
 name_type(Builder, "an XlaBuilder", "XlaBuilders", "make one with xlakit.XlaBuilder")
-name_type(HasComputation, "an XlaComputation", "XlaComputations")
+_HOW_TO_COMPUTE = "give a function of XlaOps, such as xlakit.add or lambda x, y: x + y"
+name_type(HasComputation, "an XlaComputation", "XlaComputations", _HOW_TO_COMPUTE)
 
 
 def emit(op: Op, *operands: XlaOp, shape: Shape | None = None) -> XlaOp:

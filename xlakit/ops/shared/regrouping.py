@@ -106,9 +106,10 @@ def check_same_count(operand: Shape, sizes: Sequence[int]) -> None:
     """Raise ShapeError unless ``sizes`` have as many elements as ``operand``."""
     count = math.prod(sizes)
     if count != operand.num_elements:
+        rule = "the products of the dimensions must be equal"
         raise ShapeError(
             f"cannot reshape {operand} with {operand.num_elements} elements to {list(sizes)} with {count}",
-            hint="the products of the dimensions must be equal",
+            hint="x.reshape(..) finds the size for -1" if -1 in sizes else rule,
         )
 
 

@@ -206,6 +206,31 @@ _INSTEAD = {
     "squeeze": "x.reshape(..)",
 }
 
+# The same for functions of NumPy and JAX that the package lacks.
+_FUNCTIONS_INSTEAD = {
+    **{name: _INSTEAD[name] for name in ("sum", "prod", "mean", "any", "all", "ravel", "swapaxes", "squeeze")},
+    **dict.fromkeys(("array", "asarray"), "xlakit.constant(builder, values)"),
+    **dict.fromkeys(("zeros", "ones", "full"), "xlakit.broadcast(xlakit.constant(builder, 0.0), sizes)"),
+    "arange": "xlakit.iota(builder, xlakit.make_shape(xlakit.S32, [n]), 0)",
+    "argmax": "xlakit.lib.arg_max",
+    "argmin": "xlakit.lib.arg_min",
+    "einsum": "xlakit.lib.einsum",
+    "float16": "xlakit.F16",
+    "float32": "xlakit.F32",
+    "float64": "xlakit.F64",
+    "int32": "xlakit.S32",
+    "int64": "xlakit.S64",
+    "bool_": "xlakit.PRED",
+    "jit": "xlakit.compile(builder.build())",
+    "matmul": "xlakit.dot or xlakit.dot_general",
+    "where": "xlakit.select(condition, x, y)",
+}
+
+
+def function_instead_of(name: str) -> str:
+    """What to write instead of a function that the package does not have; empty where that is not known."""
+    return f"; write {_FUNCTIONS_INSTEAD[name]}" if name in _FUNCTIONS_INSTEAD else ""
+
 
 def instead_of(name: str) -> str:
     """What to write instead of an attribute that handles do not have; empty where that is not known."""
