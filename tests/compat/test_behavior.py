@@ -305,6 +305,28 @@ def built():
     return builder.build()
 
 
+def test_programs_are_compiled_for_devices_in_an_order():
+    client = xc.make_cpu_client(num_devices=2)
+    first, second = client.devices()
+    executable = client.compile_and_load(built(), xc.DeviceList((second, first)))
+    assert executable.local_devices() == [second]
+    (negative,) = executable.execute([client.buffer_from_pyval(np.float32([1, 2]), second)])
+    assert (negative.tolist(), negative.device()) == ([-1, -2], second)
+    options = xc.CompileOptions()
+    options.num_replicas = 2
+    assert client.compile_and_load(built(), [second, first], options).local_devices() == [second, first]
+    assert client.compile_and_load(built(), (), options).local_devices() == [first, second]
+    with pytest.raises(xc.XlaRuntimeError, match="run on 2 devices, executable_devices has 1"):
+        client.compile_and_load(built(), [first], options)
+
+
+def test_names_of_older_releases_say_what_to_write():
+    with pytest.raises(AttributeError, match=r"no attribute 'get_local_backend'; write make_cpu_client\(\)"):
+        _ = xc.get_local_backend
+    with pytest.raises(AttributeError, match=r"no attribute 'nonsense'$"):
+        _ = xc.nonsense
+
+
 def test_executables_know_how_their_program_was_split():
     sharding = xc.OpSharding()
     sharding.type, sharding.tile_assignment_dimensions, sharding.tile_assignment_devices = (

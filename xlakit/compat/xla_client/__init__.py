@@ -8,6 +8,7 @@ The page "From xla_client" of the documentation lists what is different.
 from __future__ import annotations
 
 import logging
+from typing import NoReturn
 
 import ml_dtypes as ml_dtypes
 
@@ -131,3 +132,15 @@ mlir_api_version = 58
 _xla = xla_extension
 bfloat16 = XLA_ELEMENT_TYPE_TO_DTYPE[PrimitiveType.BF16].type
 logger = logging.getLogger(__name__)
+
+# Names that releases before 0.6.0 had, and what 0.6.0 has instead.
+_INSTEAD = {
+    "ComputationBuilder": "XlaBuilder(name), and functions of xla_client.ops for its methods",
+    "get_local_backend": "make_cpu_client()",
+    "register_cpu_custom_call_target": "register_custom_call_target(name, capsule, platform='cpu')",
+}
+
+
+def __getattr__(name: str) -> NoReturn:
+    instead = f"; write {_INSTEAD[name]}" if name in _INSTEAD else ""
+    raise AttributeError(f"module '{__name__}' has no attribute '{name}'{instead}")

@@ -23,7 +23,7 @@ from xlakit.compat.xla_client.hlo_module import HloModule
 from xlakit.compat.xla_client.mlir import program_of
 from xlakit.compat.xla_client.runtime.array import ArrayImpl
 from xlakit.compat.xla_client.runtime.array_values import can_be_shared, exported
-from xlakit.compat.xla_client.runtime.device import Device
+from xlakit.compat.xla_client.runtime.device import Device, DeviceList
 from xlakit.compat.xla_client.runtime.executable import LoadedExecutable
 from xlakit.compat.xla_client.runtime.host_callbacks import HostCallback, checked
 from xlakit.compat.xla_client.runtime.ifrt_programs import Program, XlaCompileOptions
@@ -198,6 +198,26 @@ class Client:
 
         computation: an MLIR module, as text or bytecode; here also a computation, a module, or HLO text.
         """
+        return self._compile(computation, compile_options, host_callbacks, ())
+
+    @with_status
+    def compile_and_load(
+        self,
+        computation: str | bytes | XlaComputation | HloModule | OurModule,
+        executable_devices: Sequence[Device] | DeviceList,
+        compile_options: CompileOptions | None = None,
+        host_callbacks: Sequence[Any] = (),
+    ) -> LoadedExecutable:
+        """:meth:`compile` for these devices, in their order; releases after 0.6.0 call it so."""
+        return self._compile(computation, compile_options, host_callbacks, tuple(executable_devices))
+
+    def _compile(
+        self,
+        computation: str | bytes | XlaComputation | HloModule | OurModule,
+        compile_options: CompileOptions | None,
+        host_callbacks: Sequence[Any],
+        devices: Sequence[Device],
+    ) -> LoadedExecutable:
         callbacks = checked(host_callbacks)
         options = CompileOptions() if compile_options is None else compile_options
         if not isinstance(options, CompileOptions):  # pyright: ignore[reportUnnecessaryIsInstance]
@@ -205,12 +225,20 @@ class Client:
                 "compile(): incompatible function arguments: compile_options are CompileOptions, "
                 f"not {type(options).__name__}"
             )
-        return self._compiled(laid_out_program(computation, _module_of(computation), options), options, callbacks)
+        given = laid_out_program(computation, _module_of(computation), options)
+        return self._compiled(given, options, callbacks, devices)
 
     def _compiled(
-        self, given: OurModule, options: CompileOptions, callbacks: Sequence[HostCallback] = ()
+        self,
+        given: OurModule,
+        options: CompileOptions,
+        callbacks: Sequence[HostCallback] = (),
+        devices: Sequence[Device] = (),
     ) -> LoadedExecutable:
-        """Compile a program whose entry layout has the layouts of its arguments and results."""
+        """Compile a program whose entry layout has the layouts of its arguments and results.
+
+        devices: those that run it, where the options assign none; by default the first ones.
+        """
         if min(options.num_replicas, options.num_partitions) < 0:
             raise ArgumentError(
                 f"{options.num_replicas} replicas of {options.num_partitions} partitions", hint="give 1 or more"
@@ -224,12 +252,23 @@ class Client:
             # Parts lie as the whole arrays are asked to.
             module = split_over(module, options.num_partitions, max(options.num_replicas, 1))
             module = with_layouts_of(module, (*given.program_shape.parameters, given.program_shape.result))
-        assignment = options.device_assignment
+        replicas = max(options.num_replicas, module.replica_count)
+        partitions = max(options.num_partitions, module.num_partitions)
+        assignment = None if options.device_assignment is None else options.device_assignment.devices
+        if assignment is None and devices:
+            if len(devices) < replicas * partitions:
+                raise ArgumentError(
+                    f"{replicas} replicas of {partitions} partitions run on {replicas * partitions} devices, "
+                    f"executable_devices has {len(devices)}",
+                    hint="give a device for each",
+                )
+            ids = [device.id for device in devices[: replicas * partitions]]
+            assignment = np.array(ids).reshape(replicas, partitions)
         made = self.wrapped.compile(
             in_memory_order(module),
-            num_replicas=max(options.num_replicas, module.replica_count),
-            num_partitions=max(options.num_partitions, module.num_partitions),
-            device_assignment=None if assignment is None else assignment.devices,
+            num_replicas=replicas,
+            num_partitions=partitions,
+            device_assignment=assignment,
         )
         loaded = LoadedExecutable(self, made, options, given, callbacks)
         self._executables.add(loaded)
