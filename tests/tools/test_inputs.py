@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import tracemalloc
+from pathlib import Path
 
 import numpy as np
 import pytest
 
-from xlakit import PrimitiveType, make_shape
+import xlakit
+from xlakit import HloModule, PrimitiveType, make_shape
 from xlakit.data.shape import ProgramShape
 from xlakit.errors import ResourceError
 from xlakit.execution.inputs import make_inputs
+from xlakit.tools import cli
+from xlakit.tools.inputs import made_up_feeds
 
 
 def made(kind: PrimitiveType, *dims: int, seed: int = 7) -> np.ndarray:
@@ -57,3 +61,69 @@ def test_arguments_beyond_the_memory_limit_are_refused_before_they_are_drawn(mon
     assert make_inputs(ProgramShape((half,), half), 0)[0].shape == (150, 1000)
     with pytest.raises(ResourceError, match="the arguments need 1,200,000 bytes, the limit is 1,000,000"):
         make_inputs(ProgramShape((half, half), half), 0)
+
+
+FED = """HloModule fed, replica_count=2
+
+body {
+  s = (s32[], f32[2], token[]) parameter(0)
+  i = s32[] get-tuple-element(s), index=0
+  x = f32[2] get-tuple-element(s), index=1
+  t = token[] get-tuple-element(s), index=2
+  in = (f32[2], token[]) infeed(t)
+  v = f32[2] get-tuple-element(in), index=0
+  a = f32[2] add(v, x)
+  u = token[] get-tuple-element(in), index=1
+  out = token[] outfeed(a, u), outfeed_shape=f32[2]
+  one = s32[] constant(1)
+  n = s32[] add(i, one)
+  ROOT r = (s32[], f32[2], token[]) tuple(n, a, out)
+}
+
+condition {
+  s = (s32[], f32[2], token[]) parameter(0)
+  i = s32[] get-tuple-element(s), index=0
+  three = s32[] constant(3)
+  ROOT c = pred[] compare(i, three), direction=LT
+}
+
+ENTRY e {
+  zero = s32[] constant(0)
+  x = f32[2] constant({0, 0})
+  t = token[] after-all()
+  s = (s32[], f32[2], token[]) tuple(zero, x, t)
+  l = (s32[], f32[2], token[]) while(s), condition=condition, body=body
+  y = f32[2] get-tuple-element(l), index=1
+  room = (f32[2], u32[], token[]) recv(t), channel_id=5, is_host_transfer=true
+  done = (f32[2], token[]) recv-done(room), channel_id=5, is_host_transfer=true
+  z = f32[2] get-tuple-element(done), index=0
+  ROOT r = (f32[2], f32[2]) tuple(y, z)
+}
+"""
+
+
+def test_what_a_host_sends_is_made_up_for_each_device():
+    module = HloModule.from_text(FED)
+
+    def run(backend: str, seed: int):
+        executable = xlakit.compile(module, backend=backend, execution_context=made_up_feeds(module, seed))
+        return np.asarray(executable.execute_replicated([[], []]))
+
+    found = run("cpu", 7)
+    # Two devices, the sum of three feeds and what came on the channel.
+    assert len(np.unique(found)) == found.size == 8
+    np.testing.assert_array_equal(run("interpreter", 7), found)
+    assert not (run("interpreter", 8) == found).any()
+
+
+def test_programs_without_a_host_are_fed_nothing():
+    assert made_up_feeds(HloModule.from_text("HloModule m\nENTRY e {\n  ROOT p = f32[2] parameter(0)\n}"), 0) is None
+
+
+def test_the_command_line_runs_programs_with_feeds(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    path = tmp_path / "fed.hlo"
+    path.write_text(FED.replace("replica_count=2", "replica_count=1"))
+    for arguments in (["--compare", "interpreter"], ["--trace"], ["--profile"], ["--against", "interpreter"]):
+        assert cli.main(["run", str(path), *arguments]) == 0
+    assert cli.main(["diff", "--run", str(path), str(path)]) == 0
+    assert "no instruction differs" in capsys.readouterr().out

@@ -1,7 +1,8 @@
-"""Arguments for a program, made up, or read from a file."""
+"""Arguments for a program, made up, or read from a file, and what the host feeds it."""
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -10,10 +11,13 @@ import numpy as np
 from xlakit.data.literal import Array
 from xlakit.data.shape import ProgramShape, Shape
 from xlakit.errors import ArgumentError
-from xlakit.execution.inputs import make_inputs
+from xlakit.execution.context import ExecutionContext
+from xlakit.execution.inputs import make_inputs, make_value
+from xlakit.execution.run import Participant
 from xlakit.formats.npz import read_arrays
-from xlakit.ir.instruction import Computation
-from xlakit.ir.operation import TOKEN
+from xlakit.ir.instruction import Computation, HloModule, Instruction
+from xlakit.ir.operation import TOKEN, Value
+from xlakit.ops.communication.transfer import Transfer
 from xlakit.ops.data import Copy, Parameter
 from xlakit.ops.dynamic import SetDimensionSize
 from xlakit.ops.elementwise.convert import Convert
@@ -45,6 +49,40 @@ def _size_limits(entry: Computation) -> dict[int, int]:
                 bound = array.shape.dimensions[instruction.op.dimension]
                 limits[size.op.number] = min(bound, limits.get(size.op.number, bound))
     return limits
+
+
+class _MadeUpFeeds(ExecutionContext):
+    """A host that sends made up values whenever a device waits for one, and drops what devices send.
+
+    The values depend on the seed, the device, the channel, and how many came before: they are the same on all backends.
+    """
+
+    def __init__(self, seed: int) -> None:
+        super().__init__()
+        self._seed = seed
+        self._counts: Counter[tuple[int, ...]] = Counter()
+
+    def next_infeed(self, device: Participant, instruction: Instruction, shape: Shape) -> Value:
+        return self._next(shape, device.feed_index)
+
+    def next_from_host(self, device: Participant, instruction: Instruction, channel_id: int, shape: Shape) -> Value:
+        return self._next(shape, device.feed_index, channel_id)
+
+    def append_outfeed(self, device: Participant, instruction: Instruction, value: Value, shape: Shape) -> None:
+        pass
+
+    def append_to_host(self, device: Participant, instruction: Instruction, channel_id: int, value: Value) -> None:
+        pass
+
+    def _next(self, shape: Shape, *queue: int) -> Value:
+        # A queue belongs to one device, whose thread is the only one here that counts it.
+        self._counts[queue] += 1
+        return make_value(shape, np.random.default_rng([self._seed, *queue, self._counts[queue]]))
+
+
+def made_up_feeds(module: HloModule, seed: int) -> ExecutionContext | None:
+    """What the host sends to a program that no host runs beside; None where it communicates with none."""
+    return _MadeUpFeeds(seed) if any(isinstance(i.op, Transfer) for i in module.instructions) else None
 
 
 def read_inputs(path: str, program: ProgramShape) -> list[Any]:

@@ -6,6 +6,7 @@ from xlakit.api import compile
 from xlakit.errors import ArgumentError
 from xlakit.ir.instruction import HloModule
 from xlakit.tools.compare import LeafComparison, compare
+from xlakit.tools.inputs import made_up_feeds
 from xlakit.tools.oracles.arguments import Arguments
 from xlakit.tools.shards import check_parameters, on_devices
 
@@ -32,5 +33,8 @@ def compare_results(
         )
     arguments = Arguments(seed) if input_path is None else Arguments.from_file(input_path, program, seed)
     values = arguments.values(program)
-    expected, actual = (device.run(compile(device.module, backend=backend, seed=seed), values) for device in devices)
+    executables = [
+        compile(d.module, backend=backend, seed=seed, execution_context=made_up_feeds(d.module, seed)) for d in devices
+    ]
+    expected, actual = (device.run(e, values) for device, e in zip(devices, executables, strict=True))
     return compare(actual, expected)

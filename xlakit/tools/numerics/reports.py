@@ -12,6 +12,7 @@ from xlakit.errors import ArgumentError
 from xlakit.ir.instruction import HloModule
 from xlakit.options import compiling
 from xlakit.tools.dumps import given_values
+from xlakit.tools.inputs import made_up_feeds
 from xlakit.tools.jaxlib_child import Jaxlib
 from xlakit.tools.numerics.divergence import Divergence, Progress, first_divergence
 from xlakit.tools.numerics.shadow import ShadowReport, shadow_replicated
@@ -162,5 +163,6 @@ class _Way(NamedTuple):
             return self.jaxlib.prepare(as_replicas(module))
         with compiling(plain="all" if self.name == "plain" else None):
             backend = "cpu" if self.name == "plain" else self.name
-            executable = compile(module, backend=backend, seed=self.seed)
+            feeds = made_up_feeds(module, self.seed)
+            executable = compile(module, backend=backend, seed=self.seed, execution_context=feeds)
         return executable.execute_replicated

@@ -37,6 +37,7 @@ from xlakit.ops.random import Rng
 from xlakit.ops.shared.calling import Calling
 from xlakit.ops.shared.numerics import convert
 from xlakit.ops.sort import Sort, sort_order
+from xlakit.tools.inputs import made_up_feeds
 from xlakit.tools.numerics.errors import ErrorSize, error_size, ulps, unit_roundoff
 from xlakit.tools.numerics.frames import ArrayRow, Frames, describe_path
 from xlakit.tools.numerics.promotion import Promotion, promoted_type
@@ -169,7 +170,9 @@ def shadow_replicated(
             f"{module.name} has no floating point type narrower than f64: its shadow would be itself",
             hint="shadow values are for programs in f32, bf16, f16, f8 or c64",
         )
-    executable = compile_module(module, ExecutionOptions(seed=seed, custom_calls=custom_calls))
+    feeds = made_up_feeds(module, seed)
+    options = ExecutionOptions(seed=seed, custom_calls=custom_calls, execution_context=feeds)
+    executable = compile_module(module, options)
     # Shared, since devices meet at the same instruction.
     promotion = Promotion()
     promotion.computation(module.entry)

@@ -18,6 +18,7 @@ from xlakit.interpreter.executable import compile_module
 from xlakit.ir.instruction import Computation, HloModule, Instruction
 from xlakit.ir.operation import Array, Value
 from xlakit.ops.data import Constant, GetTupleElement, Tuple
+from xlakit.tools.inputs import made_up_feeds
 from xlakit.tools.numerics.frames import ArrayRow, Frames, describe_path
 from xlakit.tools.numerics.statistics import Statistics, statistics_of
 
@@ -189,7 +190,9 @@ def trace_replicated(
     custom_calls: dict[str, object] | None = None,
 ) -> Trace:
     """As :func:`trace_values`, with arguments for each device."""
-    executable = compile_module(module, ExecutionOptions(seed=seed, custom_calls=custom_calls))
+    feeds = made_up_feeds(module, seed)
+    options = ExecutionOptions(seed=seed, custom_calls=custom_calls, execution_context=feeds)
+    executable = compile_module(module, options)
     tracers = [_Tracer(module, device, iterations=iterations) for device in range(executable.num_devices)]
     results = executable.call_observed(tracers.__getitem__, arguments)
     rows: dict[Any, TraceRow] = {}

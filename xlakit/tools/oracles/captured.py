@@ -16,6 +16,7 @@ from xlakit.interpreter.executable import compile_module
 from xlakit.ir.instruction import Computation, HloModule, Instruction
 from xlakit.ir.operation import Value
 from xlakit.ops.control import While
+from xlakit.tools.inputs import made_up_feeds
 from xlakit.tools.oracles.arguments import Arguments
 from xlakit.tools.oracles.oracle import Oracle, Report, Verdict, named_shapes
 from xlakit.tools.shards import on_devices
@@ -60,7 +61,9 @@ class Capture(Oracle):
             return Captured({}, {})
         values = self.arguments.values(named_shapes(devices), devices.module.entry)
         observer = _Observer(devices.module.entry)
-        executable = compile_module(devices.module, ExecutionOptions(seed=self.arguments.seed))
+        seed = self.arguments.seed
+        options = ExecutionOptions(seed=seed, execution_context=made_up_feeds(devices.module, seed))
+        executable = compile_module(devices.module, options)
         executable.call_observed(lambda _: observer, devices.arguments(values))
         states = {name: [*first, *last] for name, (first, last) in observer.states.items()}
         return Captured(observer.values, states)

@@ -25,6 +25,7 @@ from xlakit.errors import ArgumentError, UnsupportedError, XlakitError, headline
 from xlakit.ir.instruction import HloModule
 from xlakit.options import compiling
 from xlakit.tools.compare import LeafComparison, Tolerance, compare
+from xlakit.tools.inputs import made_up_feeds
 from xlakit.tools.oracles.arguments import Arguments
 from xlakit.tools.replicas import as_replicas
 from xlakit.tools.shards import Devices, on_devices
@@ -347,10 +348,11 @@ def _prepare(backends: Sequence[str]) -> None:
 
 def _executable(module: HloModule, backend: str, seed: int) -> Any:
     """The program on a backend, but for jaxlib. No candidate is worth a place in the compile cache."""
+    feeds = made_up_feeds(module, seed)
     if backend == "plain":
         with compiling(plain="all"):
-            return compile(module, backend="cpu", seed=seed, cache=False)
-    return compile(module, backend=backend, seed=seed, cache=False)
+            return compile(module, backend="cpu", seed=seed, cache=False, execution_context=feeds)
+    return compile(module, backend=backend, seed=seed, cache=False, execution_context=feeds)
 
 
 def results_of(devices: Devices, values: Sequence[Any], backend: str, seed: int) -> Any:

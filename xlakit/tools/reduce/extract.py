@@ -26,6 +26,7 @@ from xlakit.ops.communication.collectives import PartitionId, ReplicaId
 from xlakit.ops.control import Call, Fusion, While
 from xlakit.ops.data import AfterAll, Constant, Parameter
 from xlakit.tools.dumps import given_values, write_dump
+from xlakit.tools.inputs import made_up_feeds
 from xlakit.tools.numerics.trace import leaves_of
 from xlakit.tools.shards import on_devices, without_shardings
 from xlakit.tools.stand_ins import stand_ins
@@ -335,7 +336,9 @@ def _captured(
     ]
     # The part may not need a custom call that has no meaning here; one that runs is an error then.
     custom_calls = {**stand_ins(module), **(run.custom_calls or {})}
-    executable = compile_module(module, ExecutionOptions(seed=run.seed, custom_calls=custom_calls))
+    feeds = made_up_feeds(module, run.seed)
+    options = ExecutionOptions(seed=run.seed, custom_calls=custom_calls, execution_context=feeds)
+    executable = compile_module(module, options)
     with suppress(_AllCapturedError):
         executable.call_observed(observers.__getitem__, run.arguments)
     for device in run.devices:
