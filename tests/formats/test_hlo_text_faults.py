@@ -162,3 +162,9 @@ def test_a_text_that_is_cut_off_says_so():
     with pytest.raises(ParseError) as raised:
         HloModule.from_text("ENTRY e { ROOT y = f32[2] iota(")
     assert not raised.value.hint
+
+
+@pytest.mark.parametrize("word", ["$0[2] parameter(0)", "<<TYPE>>[2] parameter(0)", "f32[2] $op(p)"])
+def test_a_template_is_told_from_a_program(word):
+    (fault,) = check_text(f"HloModule m\n\nENTRY e {{\n  ROOT p = {word}\n}}\n").faults
+    assert "the text is a template" in str(fault)

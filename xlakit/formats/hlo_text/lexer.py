@@ -185,6 +185,8 @@ class Lexer:
         is_last = self.kind == "end" or not self.source[self.start + len(self.text) :].strip()
         is_cut = is_last and self.source.count("\n", 0, self.start) > 1
         hint = "the file ends inside of a program: dump or copy it again" if is_cut else ""
+        if self.source.startswith(("$", "<<"), self.start):
+            hint = "the text is a template: put names or values where it has such words"
         return self.error(f"expected {what}, got {self.shown()}", hint=hint)
 
     def shown(self) -> str:
