@@ -2,6 +2,7 @@
 
 import copy
 import dataclasses
+import inspect
 import pickle
 from dataclasses import FrozenInstanceError, field
 
@@ -241,3 +242,14 @@ def test_two_threads_look_an_initializer_up_at_once(monkeypatch):
     assert found is not vars(Point)["__init__"]
     assert found.__get__(None, Inheriting) is vars(Point)["__init__"]
     assert found.__get__(point, Inheriting) == point.__init__
+
+
+def test_signatures_are_those_of_the_standard_library():
+    for ours, theirs in zip(_classes(dataclass), _classes(dataclasses.dataclass), strict=True):
+        assert str(inspect.signature(ours)) == str(inspect.signature(theirs))
+
+
+def test_defaults_of_public_signatures_are_written_without_addresses():
+    for name in dir(xlakit):
+        if callable(getattr(xlakit, name)):
+            assert " at 0x" not in str(inspect.signature(getattr(xlakit, name)))

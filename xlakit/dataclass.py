@@ -32,8 +32,17 @@ class _Usual:
 
 
 _FIELD: Final = vars(_Usual)["__dataclass_fields__"]["field"]._field_type
-# Stands for an argument that is not given, if a factory makes its default for each instance.
-_NOT_GIVEN: Final = object()
+
+
+class _NotGiven:
+    """Stands for an argument that is not given, if a factory makes its default for each instance."""
+
+    def __repr__(self) -> str:
+        # As signatures of the standard library's dataclasses have it.
+        return "<factory>"
+
+
+_NOT_GIVEN: Final = _NotGiven()
 # Calls of a method before it is compiled, which takes as long as fifty of them.
 _GENERIC_CALLS: Final = 16
 

@@ -128,7 +128,7 @@ def bisect_module(
     jobs: int = 1,
     limits: Limits | None = None,
     load: Sequence[str] = (),
-    progress: Callable[[str], None] = lambda _: None,
+    progress: Callable[[str], None] | None = None,
 ) -> Bisection:
     """The rewrite, or the part of code generation, that makes a program fail.
 
@@ -155,7 +155,9 @@ def bisect_module(
 class _Bisecting:
     """A bisection under way."""
 
-    def __init__(self, module: HloModule, pool: OraclePool, first: Verdict, progress: Callable[[str], None]) -> None:
+    def __init__(
+        self, module: HloModule, pool: OraclePool, first: Verdict, progress: Callable[[str], None] | None
+    ) -> None:
         self._module = module
         self._pool = pool
         self._first = first
@@ -193,7 +195,8 @@ class _Bisecting:
 
     def _fails(self, environment: dict[str, str]) -> bool:
         self._tries += 1
-        self._progress(" ".join(f"{name}={value}" for name, value in environment.items()))
+        if self._progress is not None:
+            self._progress(" ".join(f"{name}={value}" for name, value in environment.items()))
         return self._pool.ask(self._module, environment).holds
 
     def _parts(self, names: Sequence[str] = _PARTS) -> tuple[str, ...]:
