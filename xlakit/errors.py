@@ -222,7 +222,9 @@ def internal_errors(doing: str, *, verified: bool = False) -> Generator[None]:
 
 @contextmanager
 def naming_file(file: str) -> Generator[None]:
-    """Give an OSError the file's name: Python does where a file cannot be opened, but not where it cannot be read."""
+    """Give an OSError the file's name: Python does where a file cannot be opened, but not where it cannot be read or
+    written to its end.
+    """
     try:
         yield
     except OSError as error:

@@ -129,6 +129,27 @@ def test_a_file_that_cannot_be_read_is_named(capsys, line):
     assert capsys.readouterr().err == "xlakit: /proc/self/mem: Input/output error\n"
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="a file that is always full")
+@pytest.mark.parametrize(
+    "line",
+    [
+        "convert step.hlo --to proto -o full",
+        "view step.hlo --no-passes -o full",
+        "run step.hlo --backend interpreter -o full",
+        "opt step.hlo --dump dump",
+        "machine --describe full",
+    ],
+)
+@pytest.mark.usefixtures("folder")
+def test_a_file_that_is_not_written_to_its_end_is_named(capsys, line):
+    Path("dump").mkdir()
+    for name in ("full", "dump/00-before.hlo"):
+        Path(name).symlink_to("/dev/full")
+    assert cli.main(line.split()) == 1
+    name = "dump/00-before.hlo" if "dump" in line else "full"
+    assert capsys.readouterr().err == f"xlakit: {name}: No space left on device\n"
+
+
 def test_errors_of_standard_input_name_it(folder, monkeypatch, capsys):
     with open("shapes.hlo", encoding="utf-8") as file:
         monkeypatch.setattr("sys.stdin", file)

@@ -23,7 +23,7 @@ def write_arrays(path: Path, arrays: Mapping[str, Array]) -> None:
     NumPy itself writes f8e5m2 under a name that it cannot read.
     """
     # Opened here, since savez puts .npz behind a path that does not end so.
-    with path.open("wb") as file:
+    with naming_file(str(path)), path.open("wb") as file:
         np.savez(file, **{name: _as_known(array) for name, array in arrays.items()})  # pyright: ignore[reportArgumentType]
 
 

@@ -58,7 +58,8 @@ def write_dump(path: str, module: HloModule, arguments: Sequence[Sequence[Array]
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise ArgumentError(f"{path} is there already", hint="name a new folder, or an empty one")
     (folder / "arguments").mkdir(parents=True, exist_ok=True)
-    (folder / MODULE).write_text(module.to_text().rstrip("\n") + "\n", encoding="utf-8")
+    with naming_file(str(folder / MODULE)):
+        (folder / MODULE).write_text(module.to_text().rstrip("\n") + "\n", encoding="utf-8")
     names = [f"arguments/device_{device:04}.npz" for device in range(len(arguments))]
     for name, arrays in zip(names, arguments, strict=True):
         write_arrays(folder / name, dict(zip(argument_names(module), arrays, strict=True)))
@@ -71,7 +72,8 @@ def write_dump(path: str, module: HloModule, arguments: Sequence[Sequence[Array]
         "files": [MODULE],
         "arguments": names,
     }
-    (folder / MANIFEST).write_text(json.dumps(manifest, indent=1) + "\n", encoding="utf-8")
+    with naming_file(str(folder / MANIFEST)):
+        (folder / MANIFEST).write_text(json.dumps(manifest, indent=1) + "\n", encoding="utf-8")
 
 
 def given_values(devices: Devices, input_path: str | None, seed: int) -> tuple[Devices, list[Any]]:

@@ -6,7 +6,7 @@ import difflib
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from xlakit.errors import ArgumentError
+from xlakit.errors import ArgumentError, naming_file
 from xlakit.ir.instruction import HloModule
 from xlakit.passes.core.rules import RulePass
 from xlakit.passes.pipeline import BETWEEN_PROCESSES, PASSES, PIPELINE, run_pipeline
@@ -37,12 +37,12 @@ def optimize(
         if folder.is_file():
             raise ArgumentError(f"--dump {dump} is a file", hint="name a folder; it is made if there is none")
         folder.mkdir(parents=True, exist_ok=True)
-        (folder / "00-before.hlo").write_text(module.to_text(**text), encoding="utf-8")
+        _write(folder / "00-before.hlo", module, text)
     changes: list[str] = []
 
     def look(number: int, name: str, before: HloModule, after: HloModule) -> None:
         if folder is not None:
-            (folder / f"{number:02}-{name}.hlo").write_text(after.to_text(**text), encoding="utf-8")
+            _write(folder / f"{number:02}-{name}.hlo", after, text)
         if diff:
             changes.extend(_difference(f"{number:02}-{name}", before, after, text))
 
@@ -53,6 +53,11 @@ def optimize(
     result = run_pipeline(module, passes, disabled, until, fuel, look if folder is not None or diff else None)
     result.verify()
     return changes if diff else [result.to_text(**text)]
+
+
+def _write(path: Path, module: HloModule, text: Mapping[str, bool]) -> None:
+    with naming_file(str(path)):
+        path.write_text(module.to_text(**text), encoding="utf-8")
 
 
 def _difference(name: str, before: HloModule, after: HloModule, text: Mapping[str, bool]) -> Iterator[str]:

@@ -6,6 +6,7 @@ import argparse
 import json
 from pathlib import Path
 
+from xlakit.errors import naming_file
 from xlakit.tools.commands.batch import add_json, write, write_record
 from xlakit.tools.commands.shared import Commands, add_command
 
@@ -25,7 +26,8 @@ def _run(options: argparse.Namespace) -> int:
     machine = measuring.measure() if options.measure else measuring.described()
     text = machine.as_text()
     if options.describe:
-        Path(options.describe).write_text(text + "\n")
+        with naming_file(options.describe):
+            Path(options.describe).write_text(text + "\n")
     elif options.json:
         write_record(json.loads(text))
     else:
