@@ -150,3 +150,10 @@ def test_numbers_and_arrays_of_the_type_are_taken():
         x = handle((3,), kind)
         assert (x + 1).shape.element_type is kind
         assert (x * 0.5 + array).shape.element_type is kind
+
+
+def test_errors_have_the_shapes_of_arrays_too():
+    for function in (xla.add, np.add):
+        with pytest.raises(xla.ShapeError) as raised:
+            function(np.ones(5, np.float32), handle())
+        assert raised.value.shapes == ("f32[5]{0}", str(handle().shape))

@@ -84,7 +84,11 @@ def _degenerate(lhs: Sequence[int], rhs: Sequence[int]) -> tuple[int, ...]:
 
 def broadcast_together(lhs: XlaOp, rhs: XlaOp, broadcast_dimensions: Sequence[int] = ()) -> tuple[XlaOp, XlaOp]:
     """Both operands of a binary operation, with the instructions added that give them the same dimensions."""
-    dimensions = broadcast_shapes(lhs.shape, rhs.shape, broadcast_dimensions)
+    try:
+        dimensions = broadcast_shapes(lhs.shape, rhs.shape, broadcast_dimensions)
+    except ShapeError as error:
+        # Said here, where arrays and numbers among the operands have become constants.
+        raise error.at(shapes=(lhs.shape, rhs.shape)) from None
     rank = len(dimensions)
 
     def widen(operand: XlaOp) -> XlaOp:
