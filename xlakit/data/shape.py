@@ -8,12 +8,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from xlakit.arguments import all_of, constructing, convert_fields, converting, explaining, name_type
 from xlakit.data.layout import Layout
 from xlakit.data.primitive import PrimitiveType
 from xlakit.dataclass import dataclass
-from xlakit.errors import ShapeError
+from xlakit.errors import ArgumentError, ShapeError
 
 # The size of a dimension of which not even a bound is known; it prints as "?".
 UNBOUNDED = -(2**63)
@@ -339,6 +340,13 @@ class Shape:
         return self.to_string()
 
     __repr__ = __str__
+
+    if not TYPE_CHECKING:
+
+        def __getitem__(self, index: object) -> None:
+            # Also where a shape is unpacked: Python tries the indices then.
+            parts = "tuple_shapes" if self.is_tuple else "dimensions"
+            raise ArgumentError("a shape has no elements of its own", hint=f"write shape.{parts}")
 
     def _repr_html_(self) -> str:
         from xlakit.data.html import amount_of_bytes, heading, table

@@ -133,6 +133,12 @@ class XlaOp:
             more = "" if name.startswith("__") else _page("shared.subscript").instead_of(name)
             raise AttributeError(f"'XlaOp' object has no attribute '{name}'{more}")
 
+        def __setitem__(self, index: object, value: object) -> None:
+            raise ArgumentError(
+                "operations do not change arrays, they give new ones",
+                hint="write xlakit.dynamic_update_slice(x, update, start_indices), or xlakit.scatter",
+            )
+
     def __array__(self, *_: object, **__: object) -> Any:
         raise ArgumentError(
             "the elements of an XlaOp are not known while the program is built",
