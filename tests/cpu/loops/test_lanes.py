@@ -125,14 +125,13 @@ def test_an_operation_that_gives_a_constant_gives_it_to_each_lane(kind):
 PICKED = {**KINDS, "s8": np.int8, "pred": np.bool_, "f16": np.float16, "c64": np.complex64}
 
 
-def slices(kind, rows, columns, first, stride):
-    """A program that slices rows, its argument and its result."""
+def slices(kind, rows, columns, first, stride, number=0):
+    """Lines of a program that slice rows, the argument of this number and the result."""
     limit = columns - (columns - 1 - first) % stride
-    text = f"""HloModule m
-ENTRY e {{
-  x = {kind}[{rows},{columns}] parameter(0)
-  ROOT r = {kind}[{rows},{len(range(first, limit, stride))}] slice(x), slice={{[0:{rows}], [{first}:{limit}:{stride}]}}
-}}"""
+    shape = f"{kind}[{rows},{len(range(first, limit, stride))}]"
+    text = f"""  x{number} = {kind}[{rows},{columns}] parameter({number})
+  r{number} = {shape} slice(x{number}), slice={{[0:{rows}], [{first}:{limit}:{stride}]}}
+"""
     rng = np.random.default_rng(columns)
     x = rng.integers(0, 2 if kind == "pred" else 100, (rows, columns)).astype(PICKED[kind])
     return text, x, x[:, first:limit:stride]
@@ -142,21 +141,28 @@ ENTRY e {{
 @pytest.mark.parametrize("stride", [2, 3, 4])
 @pytest.mark.parametrize("vector_bytes", [16, 32, 64])
 def test_elements_are_those_of_the_slice(kind, stride, vector_bytes):
-    for rows, columns, first in ((3, 700, 0), (3, 701, 0), (2, 1030, 3), (1, 4 * stride + 1, 0), (5, 37, 1)):
-        text, x, wanted = slices(kind, rows, columns, first, stride)
-        # The sanitizer checks that each load lies in the array.
-        with compiling(vector_bytes=vector_bytes, sanitize=True):
-            result = xla.compile(xla.HloModule.from_text(text))(x)
-        np.testing.assert_array_equal(np.asarray(result), wanted)
+    cases = [(3, 700, 0), (3, 701, 0), (2, 1030, 3), (1, 4 * stride + 1, 0), (5, 37, 1)]
+    texts, arrays, wanted = zip(
+        *(slices(kind, *case, stride, number) for number, case in enumerate(cases)), strict=True
+    )
+    kinds = ", ".join(f"{kind}[{','.join(map(str, w.shape))}]" for w in wanted)
+    text = "".join(texts) + f"  ROOT r = ({kinds}) tuple({', '.join(f'r{n}' for n in range(len(cases)))})\n}}"
+    # The sanitizer checks that each load lies in the array.
+    with compiling(vector_bytes=vector_bytes, sanitize=True):
+        results = xla.compile(xla.HloModule.from_text(f"HloModule m\nENTRY e {{\n{text}"))(*arrays)
+    for case, result, expected in zip(cases, results, wanted, strict=True):
+        np.testing.assert_array_equal(np.asarray(result), expected, err_msg=str(case))
 
 
 def test_tasks_pick_elements_too():
-    text, x, wanted = slices("s8", 2048, 2048, 0, 2)
+    lines, x, wanted = slices("s8", 2048, 2048, 0, 2)
+    text = f"HloModule m\nENTRY e {{\n{lines}}}"
     np.testing.assert_array_equal(np.asarray(xla.compile(xla.HloModule.from_text(text))(x)), wanted)
 
 
 def test_elements_are_not_loaded_one_by_one():
-    text, _, _ = slices("s8", 2048, 2048, 0, 2)
+    lines, _, _ = slices("s8", 2048, 2048, 0, 2)
+    text = f"HloModule m\nENTRY e {{\n{lines}}}"
     code = xla.compile(xla.HloModule.from_text(text)).llvm_ir()
     assert "shufflevector" in code
     assert "insertelement" not in code
