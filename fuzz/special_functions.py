@@ -24,6 +24,8 @@ TYPES: dict[str, Any] = {"f64": np.float64, "f32": np.float32, "f16": np.float16
 # mpmath keeps digits after the point for zeta, which is small: below 1e-60 for large q.
 DIGITS = {"zeta": 90}
 DIGITS_OF_OTHERS = 50
+# Fewer points are repeated up to a multiple of this number, so that few programs are compiled of a function.
+LENGTH = 64
 
 
 class Function(NamedTuple):
@@ -127,8 +129,10 @@ class Errors(NamedTuple):
 def compiled(name: str, arrays: Sequence[Array]) -> Array:
     """The function's results from machine code."""
     builder = xla.XlaBuilder(name)
-    parameters = [xla.parameter(builder, i, xla.make_shape(a.dtype, a.shape), f"p{i}") for i, a in enumerate(arrays)]
-    return np.asarray(xla.compile(builder.build(getattr(special, name)(*parameters)))(*arrays))
+    count = arrays[0].size
+    given = [np.resize(a, -(-count // LENGTH) * LENGTH) for a in arrays]
+    parameters = [xla.parameter(builder, i, xla.make_shape(a.dtype, a.shape), f"p{i}") for i, a in enumerate(given)]
+    return np.asarray(xla.compile(builder.build(getattr(special, name)(*parameters)))(*given))[:count]
 
 
 def measure(name: str, kind: str, points: int, seed: int = 0) -> Errors:

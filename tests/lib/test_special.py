@@ -29,7 +29,7 @@ BOUNDS = {
 INF, NAN = np.inf, np.nan
 # Rows of fewer elements are repeated up to this number: most of these tests then run the same program of a function,
 # which takes up to a second to compile.
-LENGTH = 64
+LENGTH = special_functions.LENGTH
 
 
 def compiled(name, *arrays, backend="cpu"):
