@@ -45,6 +45,7 @@ class Bug:
 
 _COMMON_CODE = "xlakit/cpu/kernels/shared/common_code.py"
 _COALESCING = "xlakit/memory/coalescing.py"
+_IN_PLACE = "xlakit/cpu/entry/in_place.py"
 _LIVE_RANGES = "xlakit/memory/live_ranges.py"
 
 BUGS: tuple[Bug, ...] = (
@@ -84,7 +85,7 @@ BUGS: tuple[Bug, ...] = (
         "94a0882",
         "idioms",
         "a result takes the memory of an operand that is read at other places",
-        (Edit("xlakit/cpu/entry/in_place.py", "if instruction in misaligned or not plain:", "if not plain:"),),
+        (Edit(_IN_PLACE, "if result in before or access._replace(array=result) not in follow", "if result in before"),),
     ),
     Bug(
         "invariant-pointers",
@@ -370,11 +371,9 @@ BUGS: tuple[Bug, ...] = (
         "layers",
         "results between two products of a fusion lie in the memory of an array that is read after the second one",
         (
-            Edit(
-                "xlakit/cpu/entry/in_place.py",
-                "own = () if _is_element_wise(instruction) else (instruction,)",
-                "own = ()",
-            ),
+            Edit(_IN_PLACE, "for result in written | now", "for result in {a.array for s in nest for a in s.writes}"),
+            Edit(_IN_PLACE, "if not own or writes[0].phase < read.phase or", "if own and"),
+            Edit(_IN_PLACE, "if read.element is None or not same:", "if own and not same:"),
         ),
     ),
     Bug(
@@ -384,15 +383,14 @@ BUGS: tuple[Bug, ...] = (
         "rows of a second product lie in the memory of an array that is read for those of the first, in another order",
         (
             Edit(
-                "xlakit/cpu/entry/in_place.py",
-                "if self._read_after.get(operand, {after}) != {after}:",
-                "if not after.issuperset(i for a in self._read_after.get(operand, ()) for i in a):",
+                _IN_PLACE,
+                "for result in written | now",
+                "for result in {a.array for n in phase[: phase.index(nest) + 1] for s in n for a in s.writes}",
             ),
             Edit(
-                "xlakit/cpu/entry/in_place.py",
-                "and read_after[parameter] == {after[r]}",
-                "and all(a <= after[r] for a in read_after[parameter])",
+                _IN_PLACE, "if not own or writes[0].phase < read.phase or", "if not own and writes[0] < read or own and"
             ),
+            Edit(_IN_PLACE, "if read.element is None or not same:", "if own and not same:"),
         ),
     ),
     Bug(

@@ -143,7 +143,7 @@ ENTRY e {{
 }}
 """
     sanitized(text)(VALUES)
-    monkeypatch.setattr(lowering, "in_place_pairs", lambda _: frozenset({(0, 0)}))  # pyright: ignore
+    monkeypatch.setattr(lowering, "in_place_pairs", lambda *_: frozenset({(0, 0)}))  # pyright: ignore
     with pytest.raises(InternalError, match="it overwrites what it still reads"):
         sanitized(text)(VALUES)
 

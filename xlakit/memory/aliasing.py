@@ -11,8 +11,8 @@ overlap is no interference, for a reason that depends on the kind:
 LOOP_BACK, LOOP_INIT, BRANCH    the step only copies the first value to the second
 UPDATE                          the kernel changes the operand into the result, and the value is no other operand
 COPY                            the step is the copy itself, which becomes a no-op
-IN_PLACE                        the kernel reads an element of the operand before it writes the same element of the
-                                result, and the operand for nothing else
+IN_PLACE                        the kernel states that it reads each element of the operand before it writes the same
+                                element of the result
 HOST                            Python copies the operands before it writes, or an external function works in place on
                                 the operand, and the value is no other operand; for donated arguments only
 """

@@ -26,7 +26,7 @@ class KernelStep:
 
     phases: its code, which belongs to the backend. updates: results that are an operand changed in place; the result's
     memory must hold the operand when the kernel begins. in_place: pairs of a result and an operand that may share
-    memory: the kernel uses an element of the operand only to compute the same element of the result.
+    memory: the kernel reads each element of the operand before it writes the same element of the result.
     """
 
     instruction: Instruction

@@ -134,7 +134,7 @@ ENTRY e {
   ROOT r = f32[100] add(n, d)
 }""",
 }
-# The proofs of what kernels do in place had these faults, too: a run alone shows them.
+# These are faults of the proof of what kernels do in place, too: a run alone shows them.
 FAULTS_OF_PROOFS = {"between-two-products", "rows-in-another-order"}
 _SCRIPT = """
 import sys

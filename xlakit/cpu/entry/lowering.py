@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from xlakit.cpu.entry.collectives import Collectives
-from xlakit.cpu.entry.in_place import in_place_pairs, writes_last
+from xlakit.cpu.entry.in_place import in_place_pairs
 from xlakit.cpu.kernels.c_call import in_place_of
 from xlakit.cpu.kernels.library import KernelLibrary
 from xlakit.cpu.loops.emit.kernel import Kernel
@@ -145,9 +145,8 @@ class Lowering:
             scratch = (HloValue(ValueKind.SCRATCH, kernel.scratch_bytes, instruction, suffix=".scratch"),)
         if isinstance(instruction.op, Rng):
             steps.extend(RandomStep(instruction, state) for state in scratch)
-        may_share = writes_last(kernel.phases, bool(scratch))
-        in_place = in_place_pairs(instruction) if may_share else frozenset[tuple[int, int]]()
         result_values = tuple(leaves(tree))
+        in_place = in_place_pairs(kernel, operand_values, result_values)
         steps.append(
             KernelStep(instruction, kernel.phases, operand_values, result_values, scratch, kernel.updates, in_place)
         )

@@ -73,12 +73,12 @@ def in_group(group: str) -> str:
 def parallel(group: str) -> str:
     """No iteration of this loop reads or writes memory that another iteration writes, by accesses of the group.
 
-    This holds for every loop that is written as independent. Its iterations store different elements of arrays that the
-    loop owns, at addresses that differ between iterations. They read memory that the loop does not write, or elements
-    that the same iteration writes afterwards (a result in the memory of an operand is read at that element alone, see
-    entry/in_place.py). Sums are carried from iteration to iteration in registers. A loop over rows that keeps a row in
-    scratch is not independent, nor is a loop with a buffer. Each loop has a group of its own; an inlined copy of the
-    loop makes the promise for its own accesses.
+    This holds for every loop that is written as independent. Its iterations store different elements of arrays that
+    the loop owns, at addresses that differ between iterations. They read memory that the loop does not write, or
+    elements that the same iteration writes afterwards (where a result is in the memory of an operand, the operand
+    is read at the offsets of the writes alone, see entry/in_place.py). Sums are carried from iteration to iteration
+    in registers. A loop over rows that keeps a row in scratch is not independent, nor is a loop with a buffer. Each
+    loop has a group of its own; an inlined copy of the loop makes the promise for its own accesses.
     """
     return f'"llvm.loop.parallel_accesses", {group}'
 

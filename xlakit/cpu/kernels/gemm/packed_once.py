@@ -18,6 +18,7 @@ from xlakit.cpu.kernels.gemm.tasks import LEAST_SLIVERS, PACKING
 from xlakit.cpu.kernels.shared.scratch import acquire, release
 from xlakit.cpu.llvm import I64, PTR, VOID, Effort, Function, Module, Value
 from xlakit.cpu.llvm.loop import AS_WRITTEN
+from xlakit.cpu.loops.emit.accesses import Accesses
 from xlakit.cpu.loops.emit.kernel import Phase
 from xlakit.passes.analysis.cost_model import cost_model
 
@@ -33,11 +34,11 @@ def emit_packing(module: Module, product: Product, blocking: Blocking, *, name: 
     return fn
 
 
-def packing_phase(name: str, product: Product, blocking: Blocking) -> Phase:
-    """The phase of a function that packs the right operand."""
+def packing_phase(name: str, product: Product, blocking: Blocking, reads: Accesses | None = None) -> Phase:
+    """The phase of a function that packs the right operand. reads: what it reads, if that is stated."""
     _, columns, depth = product.sizes
     cost = columns * depth * PACKING.value * cost_model().multiplication
-    return Phase(name, _packing_tasks(product, blocking), cost, prepares=True)
+    return Phase(name, _packing_tasks(product, blocking), cost, nests=((reads,),) if reads else None)
 
 
 class _Packing(GemmEmitter):

@@ -23,6 +23,7 @@ from xlakit.cpu.kernels.product_fusion.tiling import ProductTiling, product_of_r
 from xlakit.cpu.kernels.shared.scratch import acquire, release
 from xlakit.cpu.llvm import PTR, VOID, Effort, Function, Module, Value
 from xlakit.cpu.llvm.promises import NO_INLINE
+from xlakit.cpu.loops.emit.accesses import Accesses, Nest
 from xlakit.cpu.loops.emit.kernel import Kernel, Phase, kernel_function
 from xlakit.cpu.loops.emit.levels import Output
 from xlakit.cpu.loops.ir.cost import element_cost
@@ -75,10 +76,13 @@ class _Fusion:
         self.arrays = len(self.parameters) + len(chain.roots)
         self.product_slot = self._product_slot(beside)
         self.cost = 0.0
+        # A nest for each product, with what follows it: block by block of the first product's rows.
+        self.nests: list[Nest] = []
 
     def emit(self) -> Kernel:
         """Write the functions of all phases, and make the kernel."""
         operands = [self._parameter(o) for o in self.chain.first.product.operands]
+        reads = Accesses.anywhere(operands)
         follows = self._elements() if not self.chain.reduces else self._rows()
         # The entries of a product's table: operands, result, and the scratch of copied or packed operands.
         product, blocking = self.tiling.product, self.tiling.blocking
@@ -89,15 +93,15 @@ class _Fusion:
             pad = self._shared(("pad", copy), lambda name, copy=copy: emit_pad(self.module, copy, 3, name))
             fn = self._calling(pad, entries, None)
             cost = math.prod(copy.padded) * cost_model().multiplication
-            phases.append(Phase(fn.name, copy.tasks, cost, prepares=True))
+            phases.append(Phase(fn.name, copy.tasks, cost, nests=((reads,),)))
         if blocking.packs_once:
             packing = self._shared(
                 ("packing", product, blocking), lambda name: emit_packing(self.module, product, blocking, name=name)
             )
             fn = self._calling(packing, entries, None)
-            phases.append(packing_phase(fn.name, product, blocking))
+            phases.append(packing_phase(fn.name, product, blocking, reads))
         fn = self._calling(self._product(self.tiling, EpilogueCall(self.product_slot is None)), entries, follows)
-        phases.append(Phase(fn.name, self.tiling.tasks, self.tiling.cost + self.cost))
+        phases.append(Phase(fn.name, self.tiling.tasks, self.tiling.cost + self.cost, nests=tuple(self.nests)))
         of_scratch = blocking.packed_once_bytes(product) or scratch_bytes(self.tiling.copies)
         return Kernel(tuple(phases), scratch_bytes=of_scratch)
 
@@ -159,6 +163,12 @@ class _Fusion:
         fn.effort = Effort.LITTLE
         return fn
 
+    def _state(self, link: Link, epilogue: Sequence[Accesses], result: int | None) -> None:
+        """State that the elements of a product, which may be stored in a result, are computed before its epilogue."""
+        operands = [self.parameters[o] for o in link.product.operands if o in self.parameters]
+        written = () if result is None else (result,)
+        self.nests.append((Accesses.anywhere(operands, written), *epilogue))
+
     # -- the epilogue ------------------------------------------------------------------------------
 
     def _begin(self) -> tuple[Function, list[Value], Bounds]:
@@ -192,6 +202,7 @@ class _Fusion:
             lambda space: self._traced(space, self.chain.first.value, self.tiling.result, roots, local, width)
         )
         self.cost += element_cost([n for o in outputs for n in o.nodes]) * self.chain.first.value.shape.num_elements
+        self._state(self.chain.first, [Accesses.of(outputs)], self.product_slot)
         fn, arrays, bounds = self._begin()
         write_elements(fn, arrays, where, bounds, local, outputs)
         return fn
@@ -238,6 +249,8 @@ class _Fusion:
         stored = [*roots, chain.weights] if self.has_weights and chain.weights is not None else roots
         where, plan = with_splits(lambda space: self._planned(space, stored, local))
         self.cost += element_cost(plan.nodes) * chain.first.value.shape.num_elements
+        numbers = {self.arrays + 1 + n: self._array(r) for n, r in enumerate(roots)}
+        self._state(chain.first, [a.renumbered(numbers) for a in plan.statement], self.product_slot)
         fn, arrays, bounds = self._begin()
         memory = arrays[-1]
         width = stored[-1].shape.element_type.byte_width
@@ -319,7 +332,9 @@ class _Fusion:
         tasks = (count + (task_rows - 1)).integer("udiv", task_rows)
         fn.call(self._product(tiling, None), VOID, product_table, fn.i64(0), tasks)
         self.cost += whole.batch * math.prod(whole.sizes) * cost_model().multiplication
-        if not direct:
+        if direct:
+            self._state(link, (), self._array(link.value))
+        else:
             self._last(fn, link, whole, memory, bounds)
             release(fn, memory)
 
@@ -330,6 +345,7 @@ class _Fusion:
         roots = [(r, self._array(r)) for r in self.chain.last]
         dims = (whole.batches[2], whole.rows, whole.columns)
         where, outputs = with_splits(lambda space: self._traced(space, link.value, dims, roots, local, columns))
+        self._state(link, [Accesses.of(outputs)], None)
         # A separate function, because LLVM may need another effort for it than for the code before it.
         function = self.module.function(f"{self.name}.last", VOID, PARAMETERS, attributes=[NO_INLINE])
         rectangle = rectangle_of(function)

@@ -16,6 +16,7 @@ from typing import NamedTuple
 from xlakit import machine, target
 from xlakit.cpu.llvm import I64, PTR, VOID, Effort, Function, Module, Value
 from xlakit.cpu.llvm.promises import NO_INLINE
+from xlakit.cpu.loops.emit.accesses import Nest
 from xlakit.cpu.loops.emit.emitter import INTERLEAVED, Emitter
 from xlakit.cpu.loops.emit.gather_prefetch import strips
 from xlakit.cpu.loops.emit.lanes import has_long_code, picks, write_iterations
@@ -59,14 +60,14 @@ class Phase:
     """One parallel step of a kernel: its function, its number of tasks, and the cost of all tasks in nanoseconds.
 
     grain: the number of tasks that a thread takes at a time, if tuning has chosen it; 0 if one thread takes all.
-    prepares: whether it writes nothing but scratch memory, which later phases only read.
+    nests: what it reads and writes, and in which order; None if nothing is stated.
     """
 
     function: str
     tasks: int
     cost: float
     grain: int | None = None
-    prepares: bool = False
+    nests: tuple[Nest, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +133,9 @@ def joined(module: Module, name: str, phases: Sequence[Phase]) -> Phase:
         with fn.if_(bounds[0] < bounds[1]):
             fn.call(phase.function, VOID, table, *bounds)
         first += phase.tasks
-    return Phase(fn.name, first, cost)
+    nests = [None if phase.nests is None else list(phase.nests) for phase in phases]
+    stated = None if None in nests else tuple(nest for own in nests for nest in own or ())
+    return Phase(fn.name, first, cost, nests=stated)
 
 
 def store_all(emitter: Emitter, outputs: Sequence[Output]) -> None:

@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 
 from xlakit.cpu.declined import DeclinedError
 from xlakit.cpu.llvm import I8, I32, I64, Effort, Module, Value
+from xlakit.cpu.loops.emit.accesses import Accesses, Nest
 from xlakit.cpu.loops.emit.emitter import Emitter
 from xlakit.cpu.loops.emit.kernel import TASK_NANOSECONDS, Kernel, Phase, Split, nest, store_all, task_function
 from xlakit.cpu.loops.emit.lanes import lanes_of, reduce_iterations
@@ -83,6 +84,11 @@ class _Plan:
     def nodes(self) -> list[Node]:
         """All nodes that a row needs."""
         return [self.element, *(n for o in self.stores for n in o.nodes)]
+
+    @property
+    def statement(self) -> Nest:
+        """What is read and written for a row: the element is read again when its position is known."""
+        return (Accesses.of(self.stores, [self.element]),)
 
     @property
     def lanes(self) -> int:
@@ -183,7 +189,8 @@ def _rows(module: Module, name: str, arrays: int, plan: _Plan) -> Phase:
             row.store(row.best(fn.i64(0), fn.i64(plan.row.extent))[1])
 
         nest(emitter, levels, plan.nodes, body, independent=False)
-    return Phase(fn.name, split.count, plan.cost * math.prod(g.extent for g in groups))
+    cost = plan.cost * math.prod(g.extent for g in groups)
+    return Phase(fn.name, split.count, cost, nests=(plan.statement,))
 
 
 @dataclass(frozen=True, slots=True)
@@ -315,7 +322,7 @@ class _Shared:
                 fn.store(position, fn.at(fn.at(emitter.arrays[-1], I8, self.positions), I64, at))
 
             nest(emitter, self._levels(), [plan.element], body, independent=False)
-        return Phase(fn.name, self.parts, plan.cost * self.rows)
+        return Phase(fn.name, self.parts, plan.cost * self.rows, nests=((Accesses.of((), [plan.element]),),))
 
     def _joined(self, module: Module, name: str, arrays: int) -> Phase:
         plan = self.plan
@@ -335,4 +342,5 @@ class _Shared:
             _Row(emitter, plan).store(fn.load(I64, fn.at(positions, I64, loop.results[1])))
 
         nest(emitter, self._levels(), plan.nodes, body, independent=False)
-        return Phase(fn.name, 1, cost_model().cycles(40.0 * self.rows * self.parts))
+        cost = cost_model().cycles(40.0 * self.rows * self.parts)
+        return Phase(fn.name, 1, cost, nests=(plan.statement,))

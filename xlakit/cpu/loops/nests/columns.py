@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from xlakit import machine
 from xlakit.cpu.declined import DeclinedError
 from xlakit.cpu.llvm import Module, Value
+from xlakit.cpu.loops.emit.accesses import Accesses
 from xlakit.cpu.loops.emit.cancellation import in_strips, iterations_between
 from xlakit.cpu.loops.emit.emitter import Emitter
 from xlakit.cpu.loops.emit.kernel import Kernel, Phase, store_all, task_function
@@ -130,7 +131,9 @@ def _write(module: Module, name: str, parts: Parts, plan: _Plan, groups: list[Gr
             columns.finish()
         else:
             columns.finish_part(outer)
-    return Phase(fn.name, count, cost)
+    accumulated = Accesses.of((), [*plan.inputs, *plan.initial])
+    nest = (accumulated, Accesses.of(plan.stores)) if parts.count == 1 else (accumulated,)
+    return Phase(fn.name, count, cost, nests=(nest,))
 
 
 @dataclass(frozen=True, slots=True)

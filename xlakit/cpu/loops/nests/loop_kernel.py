@@ -8,6 +8,7 @@ from functools import partial
 
 from xlakit import machine
 from xlakit.cpu.llvm import Module
+from xlakit.cpu.loops.emit.accesses import Accesses
 from xlakit.cpu.loops.emit.emitter import Emitter
 from xlakit.cpu.loops.emit.kernel import Phase, Split, nest, store_all, task_function
 from xlakit.cpu.loops.emit.lanes import LEAST_LANES, has_long_code, lanes_of
@@ -77,7 +78,7 @@ def loop_kernel(
             _in_blocks(emitter, inner, groups[-2], nodes, write)
         else:
             nest(emitter, inner, nodes, write, outputs=() if short else outputs, inside=short)
-    return Phase(fn.name, split.count, iteration * iterations)
+    return Phase(fn.name, split.count, iteration * iterations, nests=((Accesses.of(outputs),),))
 
 
 def _along_memory(groups: list[Group], nodes: Sequence[Node], outputs: Sequence[Output]) -> list[Group]:

@@ -11,6 +11,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 
 from xlakit.cpu.llvm import Module
+from xlakit.cpu.loops.emit.accesses import Accesses
 from xlakit.cpu.loops.emit.emitter import Emitter
 from xlakit.cpu.loops.emit.kernel import Phase, Split, joined, nest, store_all, task_function
 from xlakit.cpu.loops.emit.levels import Level, Output
@@ -208,7 +209,8 @@ def _row_kernel(
     fn, emitter, begin, end = task_function(module, name, arrays)
     with split.tasks(fn, emitter, begin, end, nodes) as levels:
         nest(emitter, levels, nodes, lambda: _write_pieces(emitter, parts, known), independent=False)
-    return Phase(fn.name, split.count, row * math.prod(g.extent for g in groups))
+    nests = tuple((Accesses.of(outputs),) for _, outputs in parts)
+    return Phase(fn.name, split.count, row * math.prod(g.extent for g in groups), nests=nests)
 
 
 def _write_pieces(

@@ -13,6 +13,7 @@ from dataclasses import field
 from xlakit import machine
 from xlakit.cpu.declined import DeclinedError
 from xlakit.cpu.llvm import I8, I64, PTR, VOID, Function, Module, Value
+from xlakit.cpu.loops.emit.accesses import Accesses, Nest
 from xlakit.cpu.loops.emit.cancellation import in_strips, iterations_between
 from xlakit.cpu.loops.emit.emitter import INTERLEAVED, Emitter
 from xlakit.cpu.loops.emit.kernel import (
@@ -102,6 +103,12 @@ class Plan:
     row_stores: list[Output]
     # The bytes of an element of each scratch row.
     scratch: list[int]
+
+    @property
+    def statement(self) -> Nest:
+        """What is read and written for a row: all of a stage before the next one."""
+        passes = (Accesses.of(s.stores, [*s.nodes, *(n for f in s.reducers for n in f.initial)]) for s in self.stages)
+        return *passes, Accesses.of(self.row_stores)
 
     @property
     def nodes(self) -> list[Node]:
@@ -239,7 +246,7 @@ def _write(module: Module, name: str, reduced: Reduced, plan: Plan, row: float, 
     with split.tasks(fn, emitter, begin, end, every) as levels:
         nest(emitter, levels, every, lambda: write_row(emitter, plan, inner), independent=False)
     release()
-    return Phase(fn.name, split.count, row * rows)
+    return Phase(fn.name, split.count, row * rows, nests=(plan.statement,))
 
 
 def lanes_of_rows(plan: Plan, nodes: Sequence[Node], inner: Sequence[Group]) -> int:
@@ -276,7 +283,7 @@ def _write_parts(module: Module, name: str, plan: Plan, parts: Parts, cost: floa
             parts.store(emitter, stage.reducers, number, results)
 
         nest(emitter, rows, nodes, body, independent=False)
-    return Phase(fn.name, parts.count, cost)
+    return Phase(fn.name, parts.count, cost, nests=((Accesses.of((), nodes),),))
 
 
 def acquire_rows(fn: Function, arrays: list[Value], sizes: Sequence[int]) -> Callable[[], None]:

@@ -12,6 +12,7 @@ from functools import partial
 
 from xlakit import machine
 from xlakit.cpu.llvm import I8, VOID, Effort, Function, Module, Value
+from xlakit.cpu.loops.emit.accesses import Accesses
 from xlakit.cpu.loops.emit.emitter import Emitter
 from xlakit.cpu.loops.emit.kernel import Phase, store_all, task_function
 from xlakit.cpu.loops.emit.levels import Output
@@ -155,7 +156,7 @@ def tiled_kernel(
     with fn.loop(begin, end) as loop, emitter.scope():
         kernel.write(emitter, loop.index, buffers)
     cost = element_cost(nodes) + cost_model().cycles(_STAGING_CYCLES) * max(1, len(crossing.staged))
-    return Phase(fn.name, kernel.tasks, cost * elements)
+    return Phase(fn.name, kernel.tasks, cost * elements, nests=((Accesses.of(outputs),),))
 
 
 class _Tiled:
