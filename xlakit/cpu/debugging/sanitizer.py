@@ -7,6 +7,8 @@ names the step, the HLO instruction, and the line of the user's program. The san
 - a step reads memory that has never been written;
 - a kernel writes outside of its results;
 - a kernel does not write all elements of its result, or reads elements before it has written them;
+- a result overwrites what the kernel still reads where it states that it may share memory with an operand, as the
+  plan lets it or not: each such pair is run;
 - a load, a store or a copy leaves the array, or the part of scratch, that its address was computed from, even for
   an element that is not selected afterwards (:mod:`xlakit.cpu.llvm.bounds_checks`): the access is skipped;
 - after an iteration, a branch or the program, a value is not in its slice.
@@ -55,6 +57,7 @@ from xlakit.memory.steps import (
     HostStep,
     KernelStep,
     NumberStep,
+    Pair,
     RandomStep,
     Step,
     WhileStep,
@@ -302,13 +305,14 @@ class _Run:
             self._memory[:] = before
             for low, high in self._ranges(fresh):
                 self._memory[low:high] = _POISON[last]
-            outcomes.append(self._called(step, [] if last else shared, len(operands), backwards=not last))
+            outcomes.append(self._called(step, [] if last else shared, backwards=not last))
             self._check_outside(before, self._ranges((*results, *scratch)), instruction)
         for number, contents in enumerate(zip(*outcomes, strict=True)):
             if len(set(contents)) > 1:
                 why = "they are not written, or read before that, or depend on the order of tasks"
                 why = "it overwrites what it still reads" if number in shared else why
                 raise self._fault(f"gives other elements of result {number} each time: {why}", instruction)
+        self._check_in_place(step, before, outcomes[-1])
         for value in results:
             self._note(value, f"step {self._count} ({instruction.opcode} '{instruction.name}')")
 
@@ -321,15 +325,38 @@ class _Run:
                         f"reads {_named(operand)}, in whose memory {_named(result)} lies, which it writes", instruction
                     )
 
-    def _called(self, step: KernelStep, elsewhere: Sequence[int], first: int, *, backwards: bool) -> list[bytes]:
-        """Run a kernel, with the results in ``elsewhere`` in separate memory; gives the bytes of all results."""
-        table = self._table(step.table)
+    def _check_in_place(self, step: KernelStep, before: Array, expected: Sequence[bytes]) -> None:
+        """Check all pairs of a result and an operand that may share memory, whether or not the plan makes use of it."""
+        after = self._memory.copy()
+        apart = [number for number in range(len(step.results)) if number not in step.updates]
+        for result, operand in sorted(step.in_place):
+            if any((result, n) not in step.in_place for n in _positions(step, operand)):
+                continue
+            for backwards in (False, True):
+                self._memory[:] = before
+                if self._called(step, apart, (result, operand), backwards=backwards) != expected:
+                    why = f"if result {result} is in the memory of operand {operand}: it overwrites what it still reads"
+                    raise self._fault(f"gives other elements {why}", step.instruction)
+        self._memory[:] = after
+
+    def _called(
+        self, step: KernelStep, elsewhere: Sequence[int], pair: Pair | None = None, *, backwards: bool
+    ) -> list[bytes]:
+        """Run a kernel, with the results in ``elsewhere`` in separate memory; gives the bytes of all results.
+
+        pair: the result, of these, that is in the memory of an operand, and the operand.
+        """
+        table, first = self._table(step.table), len(step.operands)
         results = step.results
         spare = {number: np.full(results[number].bytes + ALIGNMENT, _POISON[0], np.uint8) for number in elsewhere}
         memory = [self._memory_of(value) for value in results]
         for number, data in spare.items():
             memory[number] = data[-data.ctypes.data % ALIGNMENT :]
             table[first + number] = memory[number].ctypes.data
+        if pair is not None:
+            memory[pair[0]][: results[pair[0]].bytes] = self._memory_of(step.operands[pair[1]])
+            for number in _positions(step, pair[1]):
+                table[number] = table[first + pair[0]]
         for number, value in enumerate(step.table):
             note_bounds(ctypes.addressof(table) + number * ctypes.sizeof(ctypes.c_void_p), table[number], value.bytes)
         for phase in step.phases:
@@ -426,6 +453,11 @@ class _Run:
             self._check(self._plan.slice_of(target), source, action, instruction)
         known = [self._known[source] for source in sources]
         self._known.update(zip(phis, known, strict=True))
+
+
+def _positions(step: KernelStep, operand: int) -> list[int]:
+    """The numbers of all operands that are the same value."""
+    return [n for n, value in enumerate(step.operands) if value is step.operands[operand]]
 
 
 def _phases(step: Step) -> Sequence[Any]:
