@@ -65,7 +65,7 @@ def accumulation(body: Body) -> None:
     shape = f"{value.kind}[{join(dims)}]"
     state = f"(s32[], {shape}, {value.shape})"
     lines = [f"p = {state} parameter(0)"]
-    emit = appending(lines, "b")
+    emit = appending(lines)
     count, sum, x = (emit(s, f"get-tuple-element(p), index={i}") for i, s in enumerate(("s32[]", shape, value.shape)))
     added = emit(shape, f"dot({x}, {x}), lhs_contracting_dims={{0}}, rhs_contracting_dims={{0}}")
     for _ in range(draft.integer(0, 2)):

@@ -65,11 +65,11 @@ class Body:
         return value
 
 
-def appending(lines: list[str], stem: str) -> Callable[[str, str], str]:
-    """What emits into the lines of a computation, with names of a stem and a number."""
+def appending(lines: list[str]) -> Callable[[str, str], str]:
+    """What emits into the lines of a computation, with numbered names."""
 
     def emit(shape: str, call: str) -> str:
-        name = f"{stem}{len(lines)}"
+        name = f"b{len(lines)}"
         lines.append(f"{name} = {shape} {call}")
         return name
 

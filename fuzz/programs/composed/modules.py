@@ -173,7 +173,7 @@ def _while(body: Body) -> None:
     state = f"({', '.join(shapes)})"
     lines = [f"p = {state} parameter(0)"]
     lines += [f"g{i} = {s} get-tuple-element(p), index={i}" for i, s in enumerate(shapes)]
-    inner = Body(draft, appending(lines, "b"), [Named("g0", "s32", ())], body.prefix + "w", body.steps)
+    inner = Body(draft, appending(lines), [Named("g0", "s32", ())], body.prefix + "w", body.steps)
     inner.values += [Named(f"g{i + 1}", v.kind, v.dims) for i, v in enumerate(carried)]
     for _ in range(draft.integer(1, 5)):
         inner.step()
@@ -217,7 +217,7 @@ def _conditional(body: Body) -> None:
     branches = []
     for _ in range(draft.integer(1, 3)):
         lines = [f"p = {shape} parameter(0)"]
-        inner = Body(draft, appending(lines, "b"), [Named("p", value.kind, value.dims)], body.prefix + "c", body.steps)
+        inner = Body(draft, appending(lines), [Named("p", value.kind, value.dims)], body.prefix + "c", body.steps)
         for _ in range(draft.integer(0, 3)):
             inner.step()
         same = [v for v in inner.values if v.kind == value.kind and v.dims == value.dims]

@@ -432,7 +432,7 @@ def loops(body: Chain) -> None:
     state = f"(s32[], {value.shape})"
     lines = [f"p = {state} parameter(0)", "i = s32[] get-tuple-element(p), index=0"]
     lines.append(f"x = {value.shape} get-tuple-element(p), index=1")
-    inner = Chain(draft, appending(lines, "b"), [Named("x", value.kind, value.dims)], "w", body.inner)
+    inner = Chain(draft, appending(lines), [Named("x", value.kind, value.dims)], "w", body.inner)
     inner.special = body.special
     for _ in range(draft.integer(1, 4)):
         inner.step()

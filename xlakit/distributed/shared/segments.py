@@ -122,7 +122,6 @@ class Segment:
 
     def __init__(self, number: int, capacity: int) -> None:
         self.number = number
-        self.capacity = capacity
         self.memory = Memory.allocate(_HEADER + capacity)
         # The number of its use, and the receivers of this use.
         self.use = 0

@@ -29,7 +29,7 @@ class EqualKeys:
         with fn.loop(0, self.count, order.lanes, carried=[fn.i64(0), fn.i64(0)], hints=NO_UNROLL) as loop:
             negative, nans = loop.carried
             some, stored = self._load(loop.index)
-            merged = ordered_bits(fn, self.key, stored, exceptions=True)
+            merged = ordered_bits(fn, self.key, stored)
             masked_store(fn, merged, fn.at(records, order.type, loop.index), some)
             before = merged.compare("ult", zero) & some
             loop.next(

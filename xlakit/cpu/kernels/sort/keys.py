@@ -73,13 +73,11 @@ def restored_bits(key: SortKey, stored: Value) -> Value:
     return ordered ^ (~ordered.integer("ashr", width - 1) | (-1 << (width - 1)))
 
 
-def ordered_bits(fn: Function, key: SortKey, stored: Value, *, exceptions: bool) -> Value:
-    """Unsigned integers in the order of the key, from stored bits; ``exceptions`` is whether there may be some."""
+def ordered_bits(fn: Function, key: SortKey, stored: Value) -> Value:
+    """Unsigned integers in the order of the key, from stored bits, exceptions included."""
     if is_unchanged(key):
         ordered = _small_order(fn, key, stored << (stored.type.element.bits - width_of(key.kind)))
         return ~ordered if key.descending else ordered
-    if not exceptions:
-        return stored
     width = stored.type.element.bits
     top, ordered = 1 << (width - 1), stored
     if key.zeros_equal:

@@ -101,7 +101,7 @@ class _Ranks:
 
     def _ordered(self, key: SortKey, element: Value) -> Value:
         stored = stored_bits(key, part_of(key.part, element))
-        return ordered_bits(self.fn, key, stored, exceptions=True)
+        return ordered_bits(self.fn, key, stored)
 
     def count(self) -> None:
         """Count, for each element, the elements before it. The contents of the padding do not matter."""

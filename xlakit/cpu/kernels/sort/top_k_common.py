@@ -66,7 +66,7 @@ class RowKeys:
 
     def ordered(self, fn: Function, bits: Value) -> Value:
         """Unsigned integers in the order of elements: the first element has the least one."""
-        return ordered_bits(fn, self.key, stored_bits(self.key, bits), exceptions=True)
+        return ordered_bits(fn, self.key, stored_bits(self.key, bits))
 
     def load(self, fn: Function, records: Value, index: Value | int) -> Value:
         """A record of an array."""
