@@ -168,6 +168,8 @@ class _Body(ComputationCloner):
         self._calls = calls
         # The copies of callees' constants, which all calls share.
         self._constants: dict[Instruction, Instruction] = {}
+        # What was made of annotations, by their identity and the op_name of the call; with them, so that they stay.
+        self._named: dict[tuple[int, str], tuple[Annotations, Annotations]] = {}
 
     def inline(self, call: Instruction, callee: Computation) -> None:
         """Append the instructions of a callee instead of its call."""
@@ -187,7 +189,7 @@ class _Body(ComputationCloner):
             nested = self._until_call(top)
             if nested is not None:
                 old, inner = nested
-                stack.append(self._begun(old, inner, _inlined_annotations(old, top), top.values))
+                stack.append(self._begun(old, inner, self._inlined_annotations(old, top), top.values))
                 continue
             stack.pop()
             result = top.values[top.callee.root]
@@ -227,12 +229,32 @@ class _Body(ComputationCloner):
                 old.shape,
                 self.names.keep_or_new(old.name),
                 control_predecessors=[inside[p] for p in old.control_predecessors],
-                annotations=_inlined_annotations(old, call),
+                annotations=self._inlined_annotations(old, call),
             )
             inside[old] = self.append(new)
             if isinstance(old.op, Constant) and not old.control_predecessors:
                 constants[old] = new
         return None
+
+    def _inlined_annotations(self, old: Instruction, call: _Call) -> Annotations:
+        """The annotations of an inlined instruction, in the computation that has the call.
+
+        The op_name of an instruction in a function of JAX is relative to the function, so the op_name of the call is
+        put before it, as in XLA. An op_name that begins with the same component as that of the call is absolute, and
+        stays.
+        """
+        annotations = old.annotations
+        own, caller = annotations.metadata, call.annotations.metadata
+        if own is None or caller is None or not isinstance(call.instruction.op, Call):
+            return _located(annotations, call.annotations)
+        name, prefix = own.op_name, caller.op_name
+        if not name or not prefix or name.partition("/")[0] == prefix.partition("/")[0]:
+            return annotations
+        key = id(annotations), prefix
+        if key not in self._named:
+            metadata = dataclasses.replace(own, op_name=f"{prefix}/{name}")
+            self._named[key] = annotations, dataclasses.replace(annotations, metadata=metadata)
+        return self._named[key][1]
 
     def _map(self, call: Instruction, callee: Computation, values: Mapping[Instruction, Instruction]) -> Instruction:
         """Append the operations of a map's computation, applied to whole arrays."""
@@ -263,18 +285,3 @@ def _located(own: Annotations, call: Annotations) -> Annotations:
     if own.metadata is not None or call.metadata is None:
         return own
     return dataclasses.replace(own, metadata=call.metadata)
-
-
-def _inlined_annotations(old: Instruction, call: _Call) -> Annotations:
-    """The annotations of an inlined instruction, in the computation that has the call.
-
-    The op_name of an instruction in a function of JAX is relative to the function, so the op_name of the call is put
-    before it, as in XLA. An op_name that begins with the same component as that of the call is absolute, and stays.
-    """
-    own, caller = old.annotations.metadata, call.annotations.metadata
-    if own is None or caller is None or not isinstance(call.instruction.op, Call):
-        return _located(old.annotations, call.annotations)
-    name, prefix = own.op_name, caller.op_name
-    if not name or not prefix or name.partition("/")[0] == prefix.partition("/")[0]:
-        return old.annotations
-    return dataclasses.replace(old.annotations, metadata=dataclasses.replace(own, op_name=f"{prefix}/{name}"))
