@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from functools import lru_cache
 
 import numpy as np
 
 from xlakit.data.literal import Literal
 from xlakit.data.primitive import PrimitiveType
-from xlakit.data.shape import Shape
+from xlakit.data.shape import Shape, make_shape
 from xlakit.ir.attributes import SliceDimension
 from xlakit.ir.enums import ComparisonDirection
 from xlakit.ir.instruction import Instruction
@@ -18,6 +19,12 @@ from xlakit.ops.data import Constant, GetTupleElement, Iota, Tuple
 from xlakit.ops.elementwise.compare import Compare
 from xlakit.ops.elementwise.convert import Convert
 from xlakit.ops.movement import Broadcast, Reshape, Slice, Transpose
+
+
+@lru_cache(maxsize=256)
+def _array_shape(kind: PrimitiveType, sizes: tuple[int, ...]) -> Shape:
+    """The shape of a constant; rules make many scalars, and checking a shape takes longer than the rest."""
+    return make_shape(kind, sizes)
 
 
 class HloBuilder(ABC):
@@ -38,7 +45,8 @@ class HloBuilder(ABC):
 
     def constant(self, array: Array) -> Instruction:
         """A constant of a NumPy array, whose dtype is that of a primitive type."""
-        return self.add(Constant(literal=Literal.from_numpy(array)))
+        shape = _array_shape(PrimitiveType.from_dtype(array.dtype), array.shape)
+        return self.add(Constant(literal=Literal(shape, np.asarray(array))))
 
     def scalar(self, value: object, kind: PrimitiveType) -> Instruction:
         """A scalar constant. The type must be able to hold the value; a value of the type's dtype keeps its bits."""

@@ -89,6 +89,11 @@ class _Group:
         """Whether the fusion is a chain, of few operands."""
         return len(self.given) <= _MOST_OPERANDS.value and chain_of(self.computation("fused")) is not None
 
+    @property
+    def has_reductions(self) -> bool:
+        """Whether it reduces anything, as what is between two products does."""
+        return any(isinstance(i.op, Reduce) for i in self._lines)
+
     def _take(self, member: Instruction) -> None:
         self.members[member] = None
         inner = self._inner
@@ -175,6 +180,9 @@ class _EpilogueFusion:
 
     def _with(self, group: _Group, more: Sequence[Instruction]) -> _Group | None:
         """The group with more members, or None if that is no chain."""
+        if more[0] in self._products and not group.has_reductions:
+            # Most products that read another's results are met here, and need no fusion to be built.
+            return None
         members = [*group.members, *more]
         results, position = self._results(members), self._position_of(members)
         if results is None or position is None:

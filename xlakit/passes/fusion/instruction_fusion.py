@@ -117,11 +117,11 @@ class _ClusterFusion:
             c.demand_of(users_in_cluster, instruction)
             for c, users_in_cluster in zip(consumers, users_by_cluster, strict=True)
         ]
-        work, count = work_of(instruction), instruction.shape.num_elements
         # The cost of recomputation adds up along a path to the results, until a value is stored.
         again = max([self._recomputed.get(u, 0.0) for u in users])
-        more = sum(len(demand.views) * demand.computed for demand in demands if demand is not None) - count
-        if work and more > 0 and not is_free(instruction):
+        computed = sum([len(demand.views) * demand.computed for demand in demands if demand is not None])
+        more = computed - instruction.shape.num_elements
+        if more > 0 and (work := work_of(instruction)) and not is_free(instruction):
             again += work * more
             if again > cost_model().materialization(instruction.shape):
                 return []
