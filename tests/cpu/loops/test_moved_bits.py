@@ -1,4 +1,4 @@
-"""Narrow floats that only move keep their bits, those of NaNs included."""
+"""Narrow floats that only move keep their bits, those of NaNs included; bits that are rotated."""
 
 import ml_dtypes
 import numpy as np
@@ -87,3 +87,55 @@ def test_bits_are_those_of_the_interpreter(name, kind, width):
         with np.errstate(invalid="ignore"):
             differ &= ~(np.isnan(found.view(TYPES[kind])) & np.isnan(wanted.view(TYPES[kind])))
     assert not differ.any()
+
+
+ROTATED = """HloModule rotated
+ENTRY e {{
+  x = {kind}[{n}] parameter(0)
+  a = {kind}[] constant({left})
+  up = {kind}[{n}] broadcast(a), dimensions={{}}
+  b = {kind}[] constant({right})
+  down = {kind}[{n}] broadcast(b), dimensions={{}}
+  y = {kind}[{n}] {first}
+  l = {kind}[{n}] shift-left(x, up)
+  r = {kind}[{n}] {shift}(y, down)
+  ROOT o = {kind}[{n}] or({joined})
+}}"""
+
+
+def rotated(kind, left, right, *, n=70, first="copy(x)", shift="shift-right-logical", joined="l, r"):
+    """The LLVM IR of two shifts joined, whose results are compared with the interpreter's."""
+    text = ROTATED.format(**locals())
+    module = xla.HloModule.from_text(text)
+    dtype = np.dtype({"s": "i", "u": "u"}[kind[0]] + str(int(kind[1:]) // 8))
+    bits = np.random.default_rng(8).integers(0, 256, n * dtype.itemsize, dtype=np.uint8).view(dtype)
+    executable = xla.compile(module)
+    np.testing.assert_array_equal(executable(bits), xla.compile(module, backend="interpreter")(bits))
+    return executable.llvm_ir()
+
+
+@pytest.mark.parametrize("width", [16, 64])
+@pytest.mark.parametrize("kind", ["s32", "u32", "s64", "u64"])
+def test_two_shifts_that_rotate_are_one_operation(kind, width):
+    bits = int(kind[1:])
+    with compiling(vector_bytes=width):
+        assert "llvm.fshl" in rotated(kind, 13, bits - 13)
+        assert "llvm.fshl" in rotated(kind, bits - 1, 1, joined="r, l")
+
+
+@pytest.mark.parametrize(
+    ("kind", "left", "right", "others"),
+    [
+        ("u32", 13, 18, {}),
+        ("u32", 13, 20, {}),
+        ("u32", 0, 32, {}),
+        ("u32", 32, 0, {}),
+        ("u64", 13, 19, {}),
+        ("s32", 13, 19, {"shift": "shift-right-arithmetic"}),
+        ("u32", 13, 19, {"first": "not(x)"}),
+        ("u32", 13, 19, {"joined": "l, l"}),
+        ("u16", 13, 3, {}),
+    ],
+)
+def test_other_shifts_that_are_joined_stay(kind, left, right, others):
+    assert "llvm.fshl" not in rotated(kind, left, right, **others)

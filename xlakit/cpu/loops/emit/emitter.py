@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from xlakit.cpu.llvm import I1, I64, Function, Value, integer, vector
 from xlakit.cpu.llvm.promises import REASSOCIATES
-from xlakit.cpu.loops.emit.fused import product_and_sum, quotient
+from xlakit.cpu.loops.emit.fused import product_and_sum, quotient, rotation
 from xlakit.cpu.loops.emit.guards import UNROLLED, prefers_selects, reads
 from xlakit.cpu.loops.emit.iterations import Iterations, VectorIterations
 from xlakit.cpu.loops.emit.scope import Redirection, Scope
@@ -247,6 +247,10 @@ class Emitter:
             if fused is not None:
                 values = [as_real(self._operand(node, n)) for n in fused]
                 return fn.intrinsic("llvm.fmuladd", values[0].type, *values)
+            rotated = rotation(node)
+            if rotated is not None:
+                number, places = as_real(self._operand(node, rotated[0])), rotated[1]
+                return fn.intrinsic("llvm.fshl", number.type, number, number, fn.constant(number.type, places))
             operands = [self._operand(node, a) for a in node.arguments]
             made = quotient(node, operands)
             if made is None:

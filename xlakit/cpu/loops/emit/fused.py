@@ -1,4 +1,7 @@
-"""Nodes that are computed by fused operations, a product and a sum rounded once: sums of products, some quotients."""
+"""Nodes that are computed by fused operations.
+
+A product and a sum rounded once: sums of products, some quotients. Two shifts whose bits are joined: rotations.
+"""
 
 from __future__ import annotations
 
@@ -15,11 +18,12 @@ from xlakit.cpu.math.arithmetic import fma
 from xlakit.cpu.scalars import Scalar
 from xlakit.cpu.scalars.memory import as_real
 from xlakit.data.primitive import PrimitiveType
-from xlakit.ops.elementwise.binary import Add, Divide, Multiply, Subtract
+from xlakit.ops.elementwise.binary import Add, Divide, Multiply, Or, ShiftLeft, ShiftRightLogical, Subtract
 from xlakit.ops.elementwise.convert import Convert
 from xlakit.target import fuses
 
 _FUSED_KINDS = frozenset({PrimitiveType.F32, PrimitiveType.F64})
+_ROTATED_KINDS = frozenset({PrimitiveType.S32, PrimitiveType.U32, PrimitiveType.S64, PrimitiveType.U64})
 _F32 = PrimitiveType.F32
 # The bits of a significand of F32.
 _BITS = 24
@@ -41,6 +45,26 @@ def product_and_sum(node: Apply) -> tuple[Node, Node, Node] | None:
         if isinstance(addend, Constant) and isinstance(product, Apply) and isinstance(product.op, Multiply):
             a, b = product.arguments
             return (a, b, addend) if {product.kind, a.kind, b.kind, addend.kind} == {node.kind} else None
+    return None
+
+
+def rotation(node: Apply) -> tuple[Node, int] | None:
+    """A number and by how many places its bits are rotated to the left; None for other nodes.
+
+    LLVM's code generation would find rotations by itself, but only after it has asked of each sum and each bitwise or
+    on the way which of its bits are known; random bits are made of hundreds of them.
+    """
+    if not isinstance(node.op, Or) or node.kind not in _ROTATED_KINDS:
+        return None
+    for left, right in (node.arguments, node.arguments[::-1]):
+        if not (isinstance(left, Apply) and isinstance(left.op, ShiftLeft)):
+            continue
+        if not (isinstance(right, Apply) and isinstance(right.op, ShiftRightLogical)):
+            continue
+        (number, up), (other, down) = left.arguments, right.arguments
+        if number is other and isinstance(up, Constant) and isinstance(down, Constant):
+            places, bits = int(up.value), node.kind.bit_width
+            return (number, places) if 0 < places < bits and int(down.value) == bits - places else None
     return None
 
 
