@@ -323,8 +323,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         try:
             found = run_platforms(path, platforms, choice, after=options.after)
         except DoesNotRunError as error:
-            sys.exit(str(error))
-        worse += report(name, found)
+            print(error, flush=True)
+            worse += 1
+        else:
+            worse += report(name, found)
     print("+ marks what is not done yet")
     return min(worse, 1)
 

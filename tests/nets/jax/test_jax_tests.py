@@ -202,3 +202,19 @@ def test_each_seed_samples_other_tests(monkeypatch, tmp_path):
     monkeypatch.setenv("JAX_SAMPLE", "10")
     assert len(sampled("1")) == 10
     assert sampled("1") == sampled("1") != sampled("2")
+
+
+def test_a_file_that_does_not_run_is_named_and_the_others_run(monkeypatch, capsys, tmp_path):
+    def platforms(path, platforms, choice, *, after):
+        if path.stem == "broken_test":
+            raise jax_tests.DoesNotRunError(f"{path.name} does not run")
+        return dict.fromkeys(platforms, Results({"A::a": ("passed", "")}, has_ended=True))
+
+    monkeypatch.setattr(jax_tests, "run_platforms", platforms)
+    (tmp_path / "tests").mkdir()
+    for name in ("broken", "sound"):
+        (tmp_path / "tests" / f"{name}_test.py").touch()
+    assert jax_tests.main(["--jax", str(tmp_path), "broken", "sound"]) == 1
+    printed = capsys.readouterr().out
+    assert printed.index("broken_test.py does not run") < printed.index("\nsound ")
+    assert jax_tests.main(["--jax", str(tmp_path), "sound"]) == 0
