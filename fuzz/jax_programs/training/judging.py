@@ -16,6 +16,8 @@ from xlakit.tools.inputs import flatten
 Results = list[np.ndarray[Any, Any]]
 # By the type that is computed in: the norm of the difference over that of the result. Wrong memory makes it about 1.
 _ALLOWED = {"float64": 1e-9, "float32": 2e-4, "bfloat16": 0.1, "float16": 0.02}
+# One wrong element of a large array changes the norm little: none may be off by more than so many times as much.
+_OF_AN_ELEMENT = 10.0
 # Gradients that are zero but for roundings have those of their terms: arrays are compared with the greatest, too.
 _OF_THE_GREATEST = 0.02
 
@@ -33,9 +35,11 @@ def difference(actual: Results, expected: Results) -> tuple[float, str]:
         off = float("inf")
         if np.array_equal(np.isfinite(wide), finite):
             scale = max(sizes[number], _OF_THE_GREATEST * greatest, float(np.finfo(np.float32).tiny))
-            off = _size(np.where(finite, wide, 0) - np.where(finite, other, 0)) / scale
+            apart = np.abs(np.where(finite, wide, 0) - np.where(finite, other, 0)) / scale
+            off = max(_size(apart), float(apart.max(initial=0.0)) / _OF_AN_ELEMENT)
         if off > found[0]:
-            found = off, f"result {number}, {b.dtype}{list(b.shape)}, is off by {off:.2g} of its norm"
+            most = f"{off:.2g} of its norm, or an element by {off * _OF_AN_ELEMENT:.2g} of it"
+            found = off, f"result {number}, {b.dtype}{list(b.shape)}, is off by {most}"
     return found
 
 

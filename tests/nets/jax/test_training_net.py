@@ -27,6 +27,9 @@ def test_differences_are_of_whole_arrays():
     off, which = judging.difference([large, zero + 30], [large, zero])
     assert off > 1
     assert which.startswith("result 1, float32[2], is off by")
+    many = np.ones(10_000, np.float32)
+    assert judging.difference([np.where(np.arange(10_000) == 77, -1, many)], [many])[0] > 0.1
+    assert judging.difference([many * 1.02], [many])[0] < 0.1
     assert judging.difference([np.float32([np.nan])], [np.float32([1.0])])[0] == float("inf")
     assert judging.difference([np.float32([np.nan])], [np.float32([np.nan])])[0] == 0
 
