@@ -7,9 +7,18 @@ import pytest
 from evaluating import build, shape_of
 
 import xlakit as xla
+from xlakit.options import compiling
+from xlakit.target import vector_bytes
 
 KINDS = [np.float32, np.float64, np.complex64, np.complex128]
 FORMS = ("NO_TRANSPOSE", "TRANSPOSE", "ADJOINT")
+# Left, lower, a diagonal of ones, the form: each at least once either way.
+CASES = [
+    (True, True, False, FORMS[0]),
+    (True, False, True, FORMS[0]),
+    (False, True, False, FORMS[1]),
+    (False, False, True, FORMS[0]),
+]
 
 
 def normal(kind, *sizes):
@@ -108,3 +117,30 @@ def test_large_factors_do_not_depend_on_threads(kind, lower):
     np.testing.assert_allclose(product, matrix, rtol=0, atol=1e-5 if kind is np.float32 else 1e-13)
     given[size - 2, size - 2] = -1
     assert np.isnan(program(given)).all()
+
+
+@pytest.mark.parametrize(("kind", "width"), [(np.float32, 16), (np.float64, 32), (np.float32, 64)])
+def test_systems_by_strips_read_one_triangle(kind, width):
+    """Sizes of no whole blocks and strips; bits do not depend on how right-hand sides are divided into tasks."""
+    if width > vector_bytes():
+        pytest.skip("the processor has no such vectors")
+    size, sides = 31, 75
+    a = (normal(kind, size, size) / size + 2 * np.eye(size)).astype(kind)
+    for left, lower, unit, form in CASES:
+        b = normal(kind, size, sides) if left else normal(kind, sides, size)
+        triangle = np.tril(a, -1) if lower else np.triu(a, 1)
+        given = np.where(triangle == 0, np.nan, triangle)
+        if not unit:
+            np.fill_diagonal(given, a.diagonal())
+        triangle += np.eye(size, dtype=kind) if unit else np.diag(a.diagonal())
+        operation = build(
+            lambda x, y, o=(left, lower, unit, form): xla.triangular_solve(x, y, *o), shape_of(a), shape_of(b)
+        )
+        found = []
+        for bytes in (1 << 30, size * 64 * a.itemsize):
+            with compiling(vector_bytes=width, knobs={"strips.task_bytes": bytes, "strips.least_sides": 1}):
+                found.append(np.asarray(xla.compile(operation, backend="cpu")(given, b)))
+        np.testing.assert_array_equal(*found)
+        turned = triangle.T if form == "TRANSPOSE" else triangle
+        product = turned @ found[0] if left else found[0] @ turned
+        np.testing.assert_allclose(product, b, rtol=0, atol=1e-5 if kind is np.float32 else 1e-13)

@@ -25,6 +25,7 @@ FAMILIES: Final = MappingProxyType(
         "gemm_pack_slivers": ("gemm.slivers", "PackSlivers"),
         "gemm_pack_panels": ("gemm.panels", "PackPanels"),
         "gemm_exponents": ("gemm.bf16_range", "Exponents"),
+        "triangular_solve_block": ("linalg.strips", "SolveBlock"),
         "fft": ("fft.lanes", "Pass"),
         "fft_load_columns": ("fft.moves", "LoadColumns"),
         "fft_load_rows": ("fft.moves", "LoadRows"),

@@ -1,4 +1,4 @@
-"""triangular-solve: small systems by loops, larger ones by BLAS on blocks of right-hand sides."""
+"""triangular-solve: small systems by loops, larger ones by micro-tiles of products or BLAS, on blocks of sides."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import math
 import struct
 
 from xlakit import machine
+from xlakit.cpu.kernels.gemm.engine import Engine
+from xlakit.cpu.kernels.linalg.strips import Strips, engine_of, most_sides
 from xlakit.cpu.kernels.shared import blas
 from xlakit.cpu.llvm import VOID, Function, Module, Value
 from xlakit.cpu.llvm.loop import NO_UNROLL
@@ -30,13 +32,17 @@ _LEAST_SIDES = knob("triangular_solve.least_sides", 64, 1)
 
 @dataclass(frozen=True, slots=True)
 class _Problem:
-    """``batch`` systems of ``size`` unknowns, with ``sides`` right-hand sides each."""
+    """``batch`` systems of ``size`` unknowns, with ``sides`` right-hand sides each.
+
+    engine: the micro-tile of systems that are solved by strips.
+    """
 
     op: TriangularSolve
     kind: PrimitiveType
     batch: int
     size: int
     sides: int
+    engine: Engine | None
 
     @property
     def products(self) -> float:
@@ -44,11 +50,20 @@ class _Problem:
         return 0.5 * self.size * self.size * self.sides * (4 if self.kind.is_complex else 1)
 
     @property
+    def system(self) -> tuple[bool, tuple[int, int]]:
+        """Whether t is lower in t x = b, where t is a or its transpose, and the steps of its elements in a."""
+        turned = self.op.transpose_a is not Transpose.NO_TRANSPOSE
+        backwards = turned == self.op.left_side
+        return self.op.lower != backwards, (1, self.size) if backwards else (self.size, 1)
+
+    @property
     def block(self) -> int:
         """The number of right-hand sides of a task."""
         shared = -(-self.sides // -(-machine.current().threads // max(1, self.batch)))
         target = max(_LEAST_SIDES.value, shared, int(_TASK_PRODUCTS.value * self.sides / max(1.0, self.products)))
-        return min(self.sides, -(-target // 16) * 16)
+        if self.engine is None:
+            return min(self.sides, -(-target // 16) * 16)
+        return min(self.sides, -(-target // self.engine.nr) * self.engine.nr, most_sides(self.engine, self.size))
 
     @property
     def tasks(self) -> int:
@@ -62,10 +77,12 @@ def emit_triangular_solve(module: Module, instruction: Instruction) -> Kernel:
     shape = instruction.shape
     *batch, rows, columns = shape.dimensions
     size, sides = (rows, columns) if op.left_side else (columns, rows)
-    problem = _Problem(op, shape.element_type, math.prod(batch), size, sides)
+    kind = shape.element_type
+    engine = None if size <= SMALL.value else engine_of(kind, size, sides)
+    problem = _Problem(op, kind, math.prod(batch), size, sides, engine)
     fn, table, begin, end = kernel_function(module, "triangular_solve")
     a, x = (fn.pointer(table, n) for n in (0, 2))
-    solve = _Loops(fn, problem) if size <= SMALL.value else _Blas(fn, problem)
+    solve = _solver(fn, problem)
     blocks = -(-sides // problem.block)
     with fn.loop(begin, end, hints=NO_UNROLL) as task:
         matrix = task.index.integer("udiv", blocks)
@@ -77,6 +94,15 @@ def emit_triangular_solve(module: Module, instruction: Instruction) -> Kernel:
         solve.solve(fn.at(a, type, matrix * (size * size * width)), fn.at(x, type, start * width), count)
     cost = cost_model().cycles(problem.batch * (200.0 + problem.products * 0.4))
     return Kernel((Phase(fn.name, problem.tasks, cost),), {0: 1})
+
+
+def _solver(fn: Function, problem: _Problem) -> _Loops | _Blas | Strips:
+    size, op, engine = problem.size, problem.op, problem.engine
+    if engine is None:
+        return _Loops(fn, problem) if size <= SMALL.value else _Blas(fn, problem)
+    lower, a_steps = problem.system
+    x_steps = (problem.sides, 1) if op.left_side else (1, size)
+    return Strips(fn, problem.kind, engine, size, problem.block, lower, op.unit_diagonal, a_steps, x_steps)
 
 
 class _Blas:
@@ -118,10 +144,7 @@ class _Loops:
         self._fn = fn
         self._problem = problem
         self._is_adjoint = problem.op.transpose_a is Transpose.ADJOINT
-        turned = problem.op.transpose_a is not Transpose.NO_TRANSPOSE
-        backwards = turned == problem.op.left_side
-        self._lower = problem.op.lower != backwards
-        self._a_steps = (1, problem.size) if backwards else (problem.size, 1)
+        self._lower, self._a_steps = problem.system
 
     def solve(self, a: Value, x: Value, count: Value) -> None:
         """Solve for ``count`` right-hand sides from ``x`` on."""
