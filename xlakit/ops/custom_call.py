@@ -13,7 +13,7 @@ from xlakit.data.shape import Shape
 from xlakit.errors import ArgumentError, ShapeError
 from xlakit.ir.attributes import ConvolutionDimensionNumbers, OutputOperandAliasing, Window
 from xlakit.ir.enums import CustomCallApiVersion, CustomCallSchedule, PaddingType, Precision
-from xlakit.ir.instruction import Computation
+from xlakit.ir.instruction import Computation, Instruction
 from xlakit.ir.operation import Evaluation, Kind, Value, attribute, operation
 from xlakit.ir.traits import ForeignMemory
 from xlakit.ops.data import ArgumentLike, as_argument
@@ -29,6 +29,9 @@ HINTS: Final = frozenset(
 MANUAL_BOUNDARIES: Final = frozenset(
     {"SPMDFullToShardShape", "SPMDShardToFullShape", "xla.sdy.GlobalToLocalShape", "xla.sdy.LocalToGlobalShape"}
 )
+
+# The custom call for an array that is overwritten before it is read; passes make it, and nothing computes it.
+UNWRITTEN: Final = "xlakit.Unwritten"
 
 
 @operation("custom-call", documents=("CustomCall", "CustomCallWithComputation", "CustomCallWithLayout"))
@@ -99,6 +102,11 @@ class CustomCall(Calling, ForeignMemory):
 
     def evaluate(self, context: Evaluation, *operands: Value) -> Value:
         return context.custom_call(self.custom_call_target, *operands)
+
+
+def is_unwritten(x: Instruction) -> bool:
+    """Whether an array has no values, because it is overwritten before it is read."""
+    return isinstance(x.op, CustomCall) and x.op.custom_call_target == UNWRITTEN
 
 
 # These turn an array into a buffer of the same memory and back.

@@ -92,6 +92,7 @@ _WHILE_ELEMENTS = _of_loops("while-elements", "carried", "WhileElements")
 _UNROLL_LOOPS = _of_loops("unroll-loops", "unroll", "UnrollLoops")
 _WHILE_RANGES = _of_loops("while-ranges", "ranges", "WhileRanges")
 _WHILE_SUMS = _of_loops("while-sums", "sums", "WhileSums")
+_WHILE_OVERWRITTEN = _of_loops("while-overwritten", "overwritten", "WhileOverwritten")
 _PARTIAL_SORTS = Deferred(
     "partial-sorts", "xlakit.passes.simplify.partial_sorts", "PartialSorts", has(Sort), left_out_by="fusion"
 )
@@ -170,6 +171,8 @@ PIPELINE: tuple[Pass, ...] = (
     _SMALL_PRODUCTS,
     _COMBINE_COLLECTIVES,
     _COLLECTIVE_MATMUL,
+    # Equal arrays are one after common-subexpressions; each loop needs memory of its own for these.
+    _WHILE_OVERWRITTEN,
     Fuse(),
     _EPILOGUES,
     # Fusions have copies of constants, whose originals are dead now.

@@ -12,14 +12,14 @@ from xlakit.cpu.kernels.makers import MAKERS, OF_FUSIONS
 from xlakit.cpu.kernels.shared.fingerprint import fingerprint, is_constant_scalar, kernel_digest
 from xlakit.cpu.kernels.shared.parallel import as_chosen
 from xlakit.cpu.llvm import Module
-from xlakit.cpu.loops.emit.kernel import Kernel
+from xlakit.cpu.loops.emit.kernel import Kernel, Phase, kernel_function
 from xlakit.cpu.loops.ir.tracer import is_traced
 from xlakit.cpu.loops.nests.fusion import check_arrays, emit_fusion
 from xlakit.errors import UnsupportedError
 from xlakit.execution.calls.lapack import split_target
 from xlakit.ir.instruction import Computation, Instruction
 from xlakit.ops.control import Fusion
-from xlakit.ops.custom_call import CustomCall
+from xlakit.ops.custom_call import UNWRITTEN, CustomCall
 from xlakit.ops.data import Parameter
 from xlakit.ops.dynamic import DynamicUpdateSlice, SetDimensionSize
 from xlakit.ops.reduction import Reduce
@@ -101,7 +101,9 @@ class KernelLibrary:
         return None
 
     def _make_call(self, instruction: Instruction, target: str) -> Kernel | None:
-        """The kernel of a custom call that is a C function, or a routine of LAPACK."""
+        """The kernel of a custom call that is a C function, a routine of LAPACK, or nothing."""
+        if target == UNWRITTEN:
+            return _unwritten(self.module, instruction)
         if not lies_major_to_minor(instruction):
             return None
         if target in self._c_functions:
@@ -113,6 +115,15 @@ class KernelLibrary:
         from xlakit.cpu.kernels.linalg.lapack import emit_lapack
 
         return emit_lapack(self.module, instruction)
+
+
+def _unwritten(module: Module, instruction: Instruction) -> Kernel:
+    """No code; for the sanitizer, what is NaN in all types, which results show if they are not overwritten."""
+    if not current().sanitize:
+        return Kernel(())
+    fn, table, *_ = kernel_function(module, _symbol(instruction))
+    fn.fill(fn.pointer(table, 0), 0xFF, instruction.shape.byte_size)
+    return Kernel((Phase(fn.name, 1, 0),))
 
 
 def alone(instruction: Instruction) -> Computation:

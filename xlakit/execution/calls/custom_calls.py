@@ -19,7 +19,7 @@ from xlakit.execution.calls.tridiagonal import TARGETS, perturbed_solution
 from xlakit.execution.values import read_only, to_device
 from xlakit.ir.instruction import HloModule, Instruction
 from xlakit.ir.operation import Array, Evaluation, Value
-from xlakit.ops.custom_call import MANUAL_BOUNDARIES, CustomCall
+from xlakit.ops.custom_call import MANUAL_BOUNDARIES, UNWRITTEN, CustomCall
 from xlakit.ops.dynamic import AT_SIZES
 from xlakit.ops.sort import TopK, sort_order
 
@@ -278,6 +278,7 @@ _BUILT_IN: dict[str, Target] = {
     "__gpu$TopK": _top_k,
     **dict.fromkeys(TARGETS, perturbed_solution),
     "AllocateBuffer": _zeros,
+    UNWRITTEN: _zeros,
     "control_dep": _nothing,
     "xla.sdy.ShardingGroup": _nothing,
     **dict.fromkeys(

@@ -40,6 +40,7 @@ from xlakit.ops.communication.collective_pairs import (
     AllReduceStart,
 )
 from xlakit.ops.control import Call, Conditional, Fusion, While
+from xlakit.ops.custom_call import is_unwritten
 from xlakit.ops.data import (
     AddDependency,
     AfterAll,
@@ -274,7 +275,8 @@ class Walk:
         runs = any(p.tasks for p in step.phases)
         for own, read in zip(sources, operand_values, strict=True) if runs else ():
             self.memory.read(own, read, actor)
-        if not runs and any(v.bytes for n, v in enumerate(result_values) if n not in step.updates):
+        needs_code = not is_unwritten(step.instruction)
+        if not runs and needs_code and any(v.bytes for n, v in enumerate(result_values) if n not in step.updates):
             raise _fault("has no code that writes its results", actor)
         for result, operand in step.updates.items():
             self.memory.read(targets[result], operand_values[operand], actor, "changes a part of")
