@@ -368,6 +368,30 @@ def backpropagation(notes: Notes) -> Sequence[Op]:
     return [xla.reduce(of, zero, xla.add, [0]) for of in (centered, before, xla.mul(before, x))]
 
 
+def stacks(notes: Notes) -> Sequence[Op]:
+    """Pieces of two stacks at places that a counter gives: all of a stack, or some, in either direction, some twice."""
+    chance, n = notes.chance, notes.size
+    count, piece = chance.one_of([2, 13, 20, 33]), chance.one_of([1, 1, 2, 3])
+    rows = count * piece + chance.one_of([0, 0, 0, 1, 2])
+    factor = chance.one_of([1, 1, -1, piece])
+    first = chance.one_of([0, 0, 1, 2]) if factor > 0 else chance.one_of([count - 1, rows - piece])
+    x = notes.given(n)
+
+    def body(i: Op, x: Op, kept: Op, stack: Op) -> Sequence[Op]:
+        start = xla.constant(x.builder, np.int32(first))
+        place = xla.sub(start, i) if factor < 0 else xla.add(xla.mul(i, np.int32(factor)), start)
+        new = xla.sin(xla.add(x, full(x, 0.5)))
+        zero = xla.constant(x.builder, np.int32(0))
+        stack = xla.dynamic_update_slice(stack, xla.broadcast(new, (piece,)), [place, zero])
+        kept = xla.dynamic_update_slice(kept, xla.broadcast(x, (1,)), [i, zero])
+        if chance.chance(0.2):
+            new = xla.add(new, xla.reshape(xla.dynamic_slice(stack, [zero, zero], [1, n]), (n,)))
+        return new, kept, stack
+
+    kept, stack = (xla.broadcast(full(x, number), (size,)) for number, size in ((0, count), (7, rows)))
+    return notes.repeat(count, body, x, kept, stack)
+
+
 def descent(notes: Notes) -> Sequence[Op]:
     """Gradients of a small network, with a line search as an inner loop, and the best parameters kept."""
     n = notes.chance.integer(1, 6)
@@ -393,7 +417,7 @@ ALGORITHMS: dict[str, Maker] = {
     for f in (
         bisection, small_products, crossing, newton, runge_kutta, leapfrog, adaptive, conjugate_gradients,
         power_iteration, tridiagonal, moments, smoothing, viterbi, descent,
-        backpropagation,
+        backpropagation, stacks,
     )
 }  # fmt: skip
 
