@@ -16,6 +16,7 @@ from xlakit.cpu.debugging.sanitizer import SanitizedExecutable
 from xlakit.cpu.debugging.verified import difference
 from xlakit.cpu.entry import lowering, plan_proof
 from xlakit.cpu.kernels.library import KernelLibrary
+from xlakit.cpu.kernels.shared import blas
 from xlakit.cpu.loops.emit.kernel import Kernel
 from xlakit.errors import InternalError
 from xlakit.memory.coalescing import Coalescing, ValueSet
@@ -204,3 +205,32 @@ def test_the_environment_switches_it_on(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("XLAKIT_SANITIZE", "yes")
     with pytest.raises(xlakit.ArgumentError, match="XLAKIT_SANITIZE is 'yes'"):
         current()
+
+
+def test_libraries_use_one_thread_in_steps_as_in_entries():
+    # Sums of large systems are added in another order by several threads.
+    symbols = [blas.resolve(f"{blas.PREFIX}{name}_threads") for name in ("get", "set")]
+    get_threads = ctypes.CFUNCTYPE(ctypes.c_int)(symbols[0])
+    set_threads = ctypes.CFUNCTYPE(None, ctypes.c_int)(symbols[1])
+    before = get_threads()
+    text = """
+ENTRY e {
+  a = c128[19,19] parameter(0)
+  b = c128[19,387] parameter(1)
+  ROOT x = c128[19,387] triangular-solve(a, b), left_side=true, lower=true, transpose_a=TRANSPOSE
+}"""
+    rng = np.random.default_rng(0)
+    a, b = (rng.standard_normal(sizes) + 1j * rng.standard_normal(sizes) for sizes in ((19, 19), (19, 387)))
+    with compiling(sanitize=True):
+        executable = xlakit.compile(xlakit.HloModule.from_text(text), backend="cpu")
+    seen: list[int] = []
+    name, function = next(iter(executable._functions.items()))
+    executable._functions[name] = lambda *call: (seen.append(get_threads()), function(*call))
+    set_threads(2)
+    try:
+        executable(a + 4 * np.eye(19), b)
+        assert get_threads() == 2
+    finally:
+        set_threads(before)
+    assert seen
+    assert set(seen) == {1}

@@ -34,7 +34,7 @@ from __future__ import annotations
 import ctypes
 import hashlib
 import threading
-from collections.abc import Generator, Sequence
+from collections.abc import Collection, Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -47,6 +47,7 @@ from xlakit.cpu.entry.collectives import all_pairs_between_processes
 from xlakit.cpu.execution.executable import CpuExecutable
 from xlakit.cpu.execution.host_steps import HostRun
 from xlakit.cpu.execution.linked import Linked, readable
+from xlakit.cpu.kernels.shared import blas
 from xlakit.cpu.runtime import runtime_symbols
 from xlakit.cpu.runtime.bounds import BoundsFault, note_bounds, take_faults
 from xlakit.errors import InternalError
@@ -109,7 +110,7 @@ class SanitizedExecutable(CpuExecutable):
         code = self._generated_code
         pairs = {} if self._target.native_collectives else all_pairs_between_processes(code.module)
         leaves, results = self._prepared(arrays)
-        with HostRun(device, pairs) as host:
+        with HostRun(device, pairs) as host, _one_library_thread(self._program.imports):
             run = _Run(code, self._functions, context, host)
             run.start(leaves)
             run.steps(code.plan.steps)
@@ -453,6 +454,21 @@ class _Run:
             self._check(self._plan.slice_of(target), source, action, instruction)
         known = [self._known[source] for source in sources]
         self._known.update(zip(phis, known, strict=True))
+
+
+@contextmanager
+def _one_library_thread(imports: Collection[str]) -> Generator[None]:
+    """BLAS and LAPACK use one thread within the block, as they do while the entry runs: others add in another order."""
+    if not any(name.startswith(blas.PREFIX) for name in imports):
+        yield
+        return
+    symbols = runtime_symbols()
+    functions = [blas.resolve(f"{blas.PREFIX}{name}_threads") for name in ("get", "set")]
+    ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)(symbols["xlakit_library_enter"])(*functions)
+    try:
+        yield
+    finally:
+        ctypes.CFUNCTYPE(None)(symbols["xlakit_library_leave"])()
 
 
 def _positions(step: KernelStep, operand: int) -> list[int]:
