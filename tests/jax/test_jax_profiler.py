@@ -53,6 +53,7 @@ import pathlib
 import sys
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from xlakit.jax import initialize
 
@@ -78,15 +79,15 @@ def names(folder):
     return [event.name for line in plane.lines for event in line.events]
 
 
-x = jnp.ones((64, 64))
+x = jax.device_put(np.ones((64, 64), np.float32))
 split = jax.device_put(x, NamedSharding(Mesh(jax.devices(), ("x",)), PartitionSpec("x")))
 before, within, called_back = map(jax.jit, (before, within, called_back))
 in_place = jax.jit(lambda x: x * 2 + 1, donate_argnums=0)
-expected = [before(x), before(split), called_back(x), in_place(jnp.ones(64))]
+expected = [before(x), before(split), called_back(x), in_place(jax.device_put(np.ones(64, np.float32)))]
 with jax.profiler.trace(sys.argv[1] + "/0"):
-    found = [before(x), before(split), called_back(x), in_place(jnp.ones(64)), within(x)]
+    found = [before(x), before(split), called_back(x), in_place(jax.device_put(np.ones(64, np.float32))), within(x)]
     jax.block_until_ready(found)
-assert all((a == b).all() for a, b in zip(expected, found)), (expected, found)
+assert all((np.asarray(a) == np.asarray(b)).all() for a, b in zip(expected, found)), (expected, found)
 before(x).block_until_ready()
 with jax.profiler.trace(sys.argv[1] + "/1"):
     jax.block_until_ready(within(x))
