@@ -47,6 +47,8 @@ def pytest_configure(config):
     # The processes of one run share the processors: threads of OpenBLAS that wait for work would keep them busy.
     if config.getoption("numprocesses", None):
         os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    # What jaxlib gives is compared, not how fast: LLVM's passes are half of the time that it takes to compile.
+    os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true")
     # Nothing that an earlier run has left behind; the processes of one run share it.
     if "XLAKIT_CACHE_DIR" not in os.environ:
         os.environ["XLAKIT_CACHE_DIR"] = config.own_cache = tempfile.mkdtemp(prefix="xlakit-tests-")

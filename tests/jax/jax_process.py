@@ -8,8 +8,6 @@ import sys
 def start():
     os.environ["JAX_PLATFORMS"] = "xlakit"
     os.environ["XLAKIT_DEVICES"] = "2"
-    # What jaxlib gives is compared, not how fast: LLVM's passes are half of the time that it takes to compile.
-    os.environ["XLA_FLAGS"] = "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true"
     _initialize()
 
 
