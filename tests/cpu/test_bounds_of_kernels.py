@@ -87,10 +87,12 @@ def test_every_array_of_a_kernel_is_checked_to_its_end(text: str, monkeypatch: p
 
     monkeypatch.setattr(sanitizer, "note_bounds", noted)
     executable(*arguments)
-    # Kernels are called twice, with operands and results before scratch, of which not all need be used.
+    # Kernels are called twice, and twice for each pair that may share memory, with operands and results before scratch,
+    # of which not all need be used.
     plan = executable.memory_plan()
     steps = [step for step in plan.steps if isinstance(step, sanitizer.KernelStep)]
-    assert steps and len(said) == 2 * sum(len(step.table) for step in steps)
+    calls = {step: 2 * (1 + len(step.in_place)) for step in steps}
+    assert steps and len(said) == sum(calls[step] * len(step.table) for step in steps)
     place = 0
     for step in steps:
         arrays = [*step.operands, *step.results]
@@ -104,7 +106,7 @@ def test_every_array_of_a_kernel_is_checked_to_its_end(text: str, monkeypatch: p
             shorter[0] = number
             with pytest.raises(InternalError, match="leaves an array, that of "):
                 executable(*arguments)
-        place += 2 * len(step.table)
+        place += calls[step] * len(step.table)
 
 
 def test_an_index_that_is_not_chosen(monkeypatch: pytest.MonkeyPatch):

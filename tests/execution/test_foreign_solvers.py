@@ -341,7 +341,7 @@ def test_a_selection_of_another_rank_or_more_elements_is_refused(result, rule):
     [
         ("Qr", "(f64[6,4], f64[3])", "", "result 1"),
         ("Eigh", "(f64[6,4], f64[6])", "1,1,100,1e-6", "square"),
-        ("Eigh", "(f64[6,4], f64[6])", "1,1,100,1e-6,3", "5 numbers"),
+        ("Eigh", "(f64[6,4], f64[6])", "1,1,100,1e-6,3", "is 1,1,100,1e-6,3"),
         ("cusolver_potrf_ffi", "(f64[6,4], s32[])", "{lower = true}", "square"),
         ("cusolver_syevd_ffi", "(f64[6,4], f64[4], s32[])", "{lower = 3 : i64}", "square"),
         ("cu_lu_pivots_to_permutation", "s32[6]", "{}", "s32"),

@@ -105,7 +105,7 @@ def test_tuples():
         (lambda x: x.reshape(5, -1), xla.ShapeError, "24 elements do not divide"),
         (np.asarray, xla.ArgumentError, "not known while the program is built"),
         (lambda x: x.sum(), AttributeError, "no attribute 'sum'; write xlakit.reduce"),
-        (xla.sum, AttributeError, r"no attribute 'sum'; write xlakit.reduce\(x, 0"),
+        (lambda x: xla.sum(x, 0), AttributeError, r"no attribute 'sum'; write xlakit.reduce\(x, 0"),
         (lambda _: xla.float32, AttributeError, "no attribute 'float32'; write xlakit.F32"),
         (lambda x: xla.reduce(x, 0, max, [0]), xla.ArgumentError, "for max, .* of Python xlakit.max"),
         (lambda x: xla.reduce(x, 0, "add", [0]), xla.ArgumentError, "hint: give a function of XlaOps"),
