@@ -90,6 +90,21 @@ def _sent_rows_step(weights: Any, x: Any) -> Any:
 
 
 _PROJECTIONS = tuple(floats(16, 4, 8, seed=n) / 5 for n in range(3))
+
+
+def _groups_of_heads_step(weights: Any, x: Any) -> Any:
+    """Heads over both axes, of which those over the second one share keys and values."""
+
+    def loss(weights: Any) -> Any:
+        queries, keys, values = weights
+        q = (x @ queries).reshape(*x.shape[:2], 4, 2, 8)
+        k, v = ((x @ w).reshape(*x.shape[:2], 4, 8) for w in (keys, values))
+        mixed = jnp.einsum("bhgqk,bkhd->bqhgd", jax.nn.softmax(jnp.einsum("bqhgd,bkhd->bhgqk", q, k) / 3), v)
+        return (mixed.reshape(*x.shape[:2], 64) ** 2).mean()
+
+    return _updated(loss, weights)
+
+
 _PATCHES = (floats(4, 4, 3, 32) / 10, floats(64, 32), floats(32, 10))
 
 MIXED: dict[str, Program] = {
@@ -100,6 +115,12 @@ MIXED: dict[str, Program] = {
     ),
     "patches that attend, split rows, training": Program(
         _patches_step, (_PATCHES, floats(4, 32, 32, 3)), ((P(), P(), P()), P("y", "x")), GRID
+    ),
+    "groups of heads, split along both axes, training": Program(
+        _groups_of_heads_step,
+        ((floats(32, 64) / 6, floats(32, 32, seed=1) / 6, floats(32, 32, seed=2) / 6), floats(4, 16, 32)),
+        ((P(None, ("x", "y")), P(None, "x"), P(None, "x")), P()),
+        GRID,
     ),
     "by hand: halos beside split columns": Program(_halos_beside_columns, (floats(32, 16),), (P("x", "y"),), GRID),
     "by hand: gathered keys beside heads and batches, training": Program(

@@ -1,8 +1,9 @@
 """Programs over eight devices, whose results have no sharding of their own: each must be split as on jaxlib's CPU.
 
 A program has one argument that is split and another that is whole, and only operations through which shardings spread
-in one way: on elements, transposes, new dimensions, concatenations along whole dimensions, random keys, and constraints
-that leave some dimensions open. So there is one right answer to how each result is split.
+in one way: on elements, transposes, new dimensions, concatenations along whole dimensions, reshapes that give axes of a
+dimension to several or join those of several, random keys, and constraints that leave some dimensions open. So there is
+one right answer to how each result is split.
 """
 
 from __future__ import annotations
@@ -29,7 +30,13 @@ def result(seed: str, mesh: Mesh) -> list[Any]:
     drawn = random.Random(seed)
     rank = drawn.choice([1, 2, 3])
     axes = [drawn.choice(["x", "y", None]) for _ in range(rank)]
-    spec = [a if a is not None and a not in axes[:d] else None for d, a in enumerate(axes)]
+    spec: list[str | tuple[str, ...] | None] = [
+        a if a is not None and a not in axes[:d] else None for d, a in enumerate(axes)
+    ]
+    if drawn.random() < 0.3:
+        # Both axes of one dimension, which a reshape may give to two.
+        spec = [None] * rank
+        spec[drawn.randrange(rank)] = ("x", "y")
     if drawn.random() < 0.2:
         spec[drawn.randrange(rank)] = None
     values = np.random.default_rng(drawn.getrandbits(32)).integers(1, 100, (8,) * rank).astype(np.uint32)
@@ -93,8 +100,19 @@ def _stacked(x: Any, other: Any, mesh: Mesh, drawn: random.Random) -> Any:
     return jnp.stack([x, x + other], axis=drawn.randint(0, x.ndim)) if x.ndim < 4 else x
 
 
+def _reshaped(x: Any, other: Any, mesh: Mesh, drawn: random.Random) -> Any:
+    """A dimension divided in two, the first as long as the first axis, or two of which the first is short merged."""
+    divided = [d for d, n in enumerate(x.shape) if n == DEVICES and x.ndim < 4]
+    merged = [d for d in range(x.ndim - 1) if x.shape[d : d + 2] == (mesh.shape["x"], mesh.shape["y"])]
+    if not divided + merged:
+        return x
+    d = drawn.choice(divided + merged)
+    new = (mesh.shape["x"], mesh.shape["y"]) if d in divided else (DEVICES,)
+    return x.reshape(*x.shape[:d], *new, *x.shape[d + 3 - len(new) :])
+
+
 def _constrained(x: Any, other: Any, mesh: Mesh, drawn: random.Random) -> Any:
-    if any(size not in (1, 8) for size in x.shape):
+    if any(size not in (1, DEVICES) for size in x.shape):
         return x
     spec = [drawn.choice([P.UNCONSTRAINED, P.UNCONSTRAINED, None]) for _ in range(x.ndim)]
     return jax.lax.with_sharding_constraint(x, NamedSharding(mesh, P(*spec)))
@@ -106,4 +124,4 @@ def _keys(x: Any, other: Any, mesh: Mesh, drawn: random.Random) -> Any:
     return jax.random.wrap_key_data(jnp.stack([x, x + other], axis=-1)).T
 
 
-_STEPS: tuple[_Step, ...] = (_elements, _transposed, _with_dimension, _stacked, _constrained, _keys)
+_STEPS: tuple[_Step, ...] = (_elements, _transposed, _with_dimension, _stacked, _reshaped, _constrained, _keys)

@@ -5,6 +5,7 @@ import pytest
 from split_programs import BOTH, ROWS, X_ROWS, Y_COLUMNS, boundary, collectives, run_split, sends, with_mesh
 
 import xlakit as xla
+from xlakit.passes.spmd.shardings.reshapes import through_reshape
 
 LESS = "less { c = f32[] parameter(0) d = f32[] parameter(1) ROOT r = pred[] compare(c, d), direction=LT }"
 
@@ -168,6 +169,24 @@ def test_a_whole_value_is_exchanged_in_the_parts_in_which_it_is_used():
         expected=lambda x: -np.roll(x, 4, 0),
     )
     assert sends(split) == 16
+
+
+X, Y, XY = (0, 0, 1, 1), (0, 1, 0, 1), (0, 1, 2, 3)
+
+
+@pytest.mark.parametrize(
+    ("tiling", "old", "new", "expected"),
+    [
+        ((XY, None), (8, 3), (2, 4, 3), (X, Y, None)),
+        ((X, Y, None), (2, 4, 3), (1, 8, 3), (None, XY, None)),
+        ((XY,), (12,), (6, 2), None),
+        ((X, Y), (4, 2), (8,), None),
+        ((None, Y), (4, 2), (8,), None),
+        ((XY,), (7,), (1, 7), None),
+    ],
+)
+def test_splits_go_through_a_reshape_where_each_part_is_a_part_of_the_result(tiling, old, new, expected):
+    assert through_reshape(tiling, old, new) == expected
 
 
 def check(text, part, *sizes, more=(), expected=None):

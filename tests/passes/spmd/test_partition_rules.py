@@ -53,7 +53,8 @@ def test_products(left, right, expected, dims):
         ("ROOT r = f32[8,8] transpose(x), dimensions={1,0}", {}, ("transpose", (8, 2))),
         ("ROOT r = f32[4,2,8] reshape(x)", {}, ("reshape", (1, 2, 8))),
         ("ROOT r = f32[64] reshape(x)", {}, ("reshape", (16,))),
-        ("ROOT r = f32[2,4,8] reshape(x)", {"all-gather": 1}, ("reshape", (1, 4, 8))),
+        ("ROOT r = f32[2,4,8] reshape(x)", {}, ("reshape", (1, 2, 8))),
+        ("y = f32[2,4,8] reshape(x) ROOT r = f32[64] reshape(y)", {}, ("reshape", (1, 2, 8))),
         ("ROOT r = f32[3,8,8] broadcast(x), dimensions={1,2}", {}, ("broadcast", (3, 2, 8))),
         ("z = f32[] constant(0) ROOT r = f32[8] reduce(x, z), dimensions={1}, to_apply=add", {}, ("reduce", (2,))),
         (

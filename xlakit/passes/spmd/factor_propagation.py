@@ -20,6 +20,7 @@ from heapq import heappop, heappush
 from xlakit.dataclass import dataclass
 from xlakit.passes.spmd.shardings.correspondences import BACKWARDS, FORWARDS, ORDERS, Correspondence
 from xlakit.passes.spmd.shardings.factors import Dims
+from xlakit.passes.spmd.shardings.reshapes import through_reshape
 from xlakit.passes.spmd.shardings.tilings import (
     Split,
     Tiling,
@@ -114,7 +115,9 @@ class FactorPropagation:
                     changed = self._crossed(tie, tie.manual)
                 else:
                     wanted = self._common(tie, order)
-                    changed = settle(tie, wanted) if wanted else ()
+                    changed = settle(tie, wanted) if wanted else []
+                    if tie.by.is_reshape:
+                        changed += self._reshaped(tie)
                 for node in changed:
                     for (late, _), queue in zip(stages, queues, strict=False):
                         queue.add(self._tied[late][node])
@@ -133,6 +136,21 @@ class FactorPropagation:
                 joined = joint_split([s for s in (by, part) if s is not None], len(part))
                 if joined is not None and self._fits(outer, d, joined) and self._set(outer, d, joined):
                     changed[outer] = None
+        return list(changed)
+
+    def _reshaped(self, tie: Tie) -> list[int]:
+        """Spread splits whose axes a reshape gives to several dimensions, or which it joins; gives changed nodes.
+
+        Factors are of the major ones of such dimensions alone.
+        """
+        (operand,), (result,) = tie.operands, tie.results
+        changed: dict[int, None] = {}
+        for one, other in ((operand, result), (result, operand)):
+            found = through_reshape(self._tilings[one], self._sizes[one], self._sizes[other]) or ()
+            if all(self._is_along_axes(split) for split in found if split is not None):
+                for d, split in enumerate(found):
+                    if split is not None and self._set(other, d, split):
+                        changed[other] = None
         return list(changed)
 
     def _fits(self, node: int, d: int, split: Split) -> bool:
