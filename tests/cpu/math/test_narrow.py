@@ -85,6 +85,9 @@ def test_f32_encodes_as_the_interpreter_does(kind):
 def test_f32_encodes_as_casts_do(kind):
     values = samples(kind)
     values = values[~np.isnan(values)]
+    if kind is PrimitiveType.F8E8M0FNU:
+        # Releases of ml_dtypes differ in how they round what is nearest to the least number.
+        values = values[(values <= 2.0**-127) | (values >= 1.5 * 2.0**-127)]
     with np.errstate(all="ignore"):
         expected = values.astype(kind.dtype)
     assert_same(compiled(from_f32, kind, F32, storage(kind))(values, word(kind)), expected)
@@ -114,3 +117,12 @@ def test_wrong_storage_is_refused():
         from_f32(fn, PrimitiveType.BF16, fn.parameters[0])
     with pytest.raises(InternalError):
         from_f64(fn, PrimitiveType.BF16, fn.parameters[1])
+
+
+def test_nothing_is_rounded_to_the_least_power_of_two():
+    kind = PrimitiveType.F8E8M0FNU
+    values = np.array([1, 1 + 2.0**-20, 1.25, 1.5, 1.75, 2, 2.5, 3, 3.5]) * 2.0**-127
+    codes = [0, 1, 1, 1, 1, 1, 1, 2, 2]
+    assert compiled(from_f32, kind, F32, storage(kind))(values.astype(np.float32), word(kind)).tolist() == codes
+    assert compiled(from_f64, kind, F64, storage(kind))(values, word(kind)).tolist() == codes
+    assert numerics.convert(values, kind).view(np.uint8).tolist() == codes

@@ -49,7 +49,12 @@ def from_double(x: Array, dtype: np.dtype[np.generic]) -> Array:
             return np.asarray(x.astype(dtype))
         if PrimitiveType.from_dtype(dtype).bit_width < 8:
             x = np.where(np.isnan(x), np.nan, x)  # those formats have no NaN: it becomes -0, whatever its sign
-        return np.asarray(_odd_float32(x).astype(dtype))
+        rounded = np.asarray(_odd_float32(x).astype(dtype))
+        if dtype == PrimitiveType.F8E8M0FNU.dtype:
+            # As in XLA, what is above the least number is never rounded to it; ml_dtypes does so from 0.7 on.
+            least = np.zeros((), np.uint8).view(dtype)
+            return np.where((rounded == least) & (x > float(least)), dtype.type(2 * float(least)), rounded)
+        return rounded
 
 
 def _odd_float32(x: Array) -> Array:
