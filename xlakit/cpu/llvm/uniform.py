@@ -46,6 +46,9 @@ def hints_for_body(hints: Sequence[str], lines: Sequence[str], varying: Sequence
 
     lines: of the loop's body, definitions before uses. varying: values that differ between iterations.
     """
+    # The vectorizer, which interleaves, too, leaves such a loop alone; and its body may be long.
+    if SCALAR in hints:
+        return list(hints)
     if is_slow_to_vectorize(lines, varying):
         return [*hints, SCALAR]
     others = [hint for hint in hints if "interleave" not in hint]
