@@ -12,8 +12,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from fuzz.bug_bank import __doc__ as about
-from fuzz.bug_bank.bugs import BUGS, Bug
-from fuzz.nets import NETS, Found, Net, run, shares
+from fuzz.bug_bank.bug import Bug
+from fuzz.bug_bank.bugs import BUGS
+from fuzz.nets import NETS, Found, Net, chosen, run, shares
 from fuzz.support.numbered import command
 from xlakit.target import has_feature
 
@@ -80,7 +81,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--enough", type=int, default=2, help="by how many nets a fault is to be found (2)")
     options = parser.parse_args(arguments)
     seed = secrets.randbelow(1 << 30) if options.seed is None else options.seed
-    nets = {n: s for n, s in shares(NETS, options.seconds).items() if not options.net or n.name in options.net}
+    nets = shares(chosen(options.net), options.seconds)
     results: dict[str, dict[str, Found | None]] = {}
     for bug in BUGS:
         if options.bug and bug.name not in options.bug:

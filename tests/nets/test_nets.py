@@ -11,7 +11,8 @@ import xlakit
 from fuzz import levels, nets
 from fuzz.aarch64 import spread
 from fuzz.bug_bank.__main__ import table
-from fuzz.bug_bank.bugs import BUGS, Bug, Edit
+from fuzz.bug_bank.bug import Bug, Edit
+from fuzz.bug_bank.bugs import BUGS
 from fuzz.nets import NETS, Found, Net, chosen, rotated, run, shares
 
 _SOURCES = Path(xlakit.__file__).parents[1]
