@@ -150,12 +150,12 @@ def _rows_in_runs(chance: random.Random, most: int) -> Case | None:
 
     There are more rows than a block or a task has; types whose steps are packed in groups keep them as rows.
     """
-    outer, inner = chance.randint(2, 9), 8 * chance.randint(1, 20)
-    depth, columns = chance.randint(8, 130), chance.choice([8, 40, 64, 100, 200, 256])
+    outer, inner = chance.randint(2, 9), chance.choice([8, 16, 16, 16]) * chance.randint(1, 10)
+    depth, columns = chance.randint(8, chance.choice([40, 130])), chance.choice([8, 40, 64, 100, 100, 200])
     if outer * inner < _LEAST_ROWS_IN_RUNS or outer * inner * depth * columns > most:
         return None
     operation = "dot(a, b), lhs_contracting_dims={1}, rhs_contracting_dims={0}"
-    kind = chance.choice(["s8", "s8", "bf16", "f32"])
+    kind = chance.choice(["s8", "s8", "s8", "bf16", "f32"])
     return _case(kind, (outer, depth, inner), (depth, columns), (outer, inner, columns), operation)
 
 
@@ -163,8 +163,9 @@ def case(seed: int, number: int) -> Case:
     """Program ``number`` of a seed."""
     chance = random.Random(f"{seed} {number}")
     most = _MOST_FORCED if _is_forced(number) else _MOST_OF_CONVOLUTION
+    makers = [_dot, _dot, _convolution, _convolution, _features_alone, *[_rows_in_runs] * 3]
     while True:
-        made = chance.choice([_dot, _dot, _convolution, _convolution, _features_alone, _rows_in_runs])(chance, most)
+        made = chance.choice(makers)(chance, most)
         if made is not None:
             return made
 

@@ -369,23 +369,29 @@ def backpropagation(notes: Notes) -> Sequence[Op]:
 
 
 def stacks(notes: Notes) -> Sequence[Op]:
-    """Pieces of two stacks at places that a counter gives: all of a stack, or some, in either direction, some twice."""
+    """Stacks whose pieces are written at places that a counter gives: all of a stack, or all but for one thing."""
+    return [result for _ in range(2) for result in _stacked(notes)]
+
+
+def _stacked(notes: Notes) -> Sequence[Op]:
     chance, n = notes.chance, notes.size
-    count, piece = chance.one_of([2, 13, 20, 33]), chance.one_of([1, 1, 2, 3])
-    rows = count * piece + chance.one_of([0, 0, 0, 1, 2])
-    factor = chance.one_of([1, 1, -1, piece])
-    first = chance.one_of([0, 0, 1, 2]) if factor > 0 else chance.one_of([count - 1, rows - piece])
+    but = chance.one_of(["", "rows left", "behind the first", "overlapping", "read before", "read behind"])
+    count, piece = chance.one_of([2, 3, 13, 20]), chance.one_of([1, 1, 2, 3])
+    rows = count * piece + (chance.integer(1, 2) if but in {"rows left", "behind the first"} else 0)
+    factor = chance.one_of([1, -1]) * (1 if but == "overlapping" else piece)
+    first = (0 if factor > 0 else (count - 1) * abs(factor)) + (but == "behind the first")
+    read = chance.one_of([0, rows - 1])
     x = notes.given(n)
 
     def body(i: Op, x: Op, kept: Op, stack: Op) -> Sequence[Op]:
-        start = xla.constant(x.builder, np.int32(first))
-        place = xla.sub(start, i) if factor < 0 else xla.add(xla.mul(i, np.int32(factor)), start)
-        new = xla.sin(xla.add(x, full(x, 0.5)))
         zero = xla.constant(x.builder, np.int32(0))
-        stack = xla.dynamic_update_slice(stack, xla.broadcast(new, (piece,)), [place, zero])
+        old, place = stack, xla.add(xla.mul(i, np.int32(factor)), np.int32(first))
+        stack = xla.dynamic_update_slice(stack, xla.broadcast(xla.sin(x), (piece,)), [place, zero])
         kept = xla.dynamic_update_slice(kept, xla.broadcast(x, (1,)), [i, zero])
-        if chance.chance(0.2):
-            new = xla.add(new, xla.reshape(xla.dynamic_slice(stack, [zero, zero], [1, n]), (n,)))
+        new = xla.sin(xla.add(x, full(x, 0.5)))
+        if but.startswith("read"):
+            row = xla.slice(old if but == "read before" else stack, [read, 0], [read + 1, n], [1, 1])
+            new = xla.add(new, xla.reshape(row, (n,)))
         return new, kept, stack
 
     kept, stack = (xla.broadcast(full(x, number), (size,)) for number, size in ((0, count), (7, rows)))
@@ -417,14 +423,16 @@ ALGORITHMS: dict[str, Maker] = {
     for f in (
         bisection, small_products, crossing, newton, runge_kutta, leapfrog, adaptive, conjugate_gradients,
         power_iteration, tridiagonal, moments, smoothing, viterbi, descent,
-        backpropagation, stacks,
+        stacks, backpropagation,
     )
 }  # fmt: skip
 
 
 def known_program(seed: int, number: int) -> Sketched:
-    """The program of a seed and a number: the algorithms in turn."""
-    name = list(ALGORITHMS)[number % len(ALGORITHMS)]
+    """The program of a seed and a number: the algorithms in turn, beginning with another one for each seed."""
+    # Stacks differ most among themselves.
+    turns = [*ALGORITHMS, stacks.__name__]
+    name = turns[(seed + number) % len(turns)]
     notes = Notes(seed, number, name)
     results = ALGORITHMS[name](notes)
     root = xla.tuple_(notes.builder, *results)
