@@ -56,7 +56,7 @@ NETS: tuple[Net, ...] = (
     _net("idioms-narrow", "fuzz.idioms", 1, "the same, in vectors of 16 bytes", XLAKIT_VECTOR_BYTES="16"),
     _net("forced", "fuzz.forced", 3, "sizes, costs and vectors drawn at random against plain code and the meaning"),
     _net("idioms-watched", "fuzz.idioms", 2, "the same under the sanitizer", XLAKIT_SANITIZE="1"),
-    _net("sanitized", "fuzz.sanitized", 2, "memory watched while modules run step by step, with sizes forced"),
+    _net("sanitized", "fuzz.sanitized", 3, "memory watched while modules run step by step, with sizes forced"),
     _net("memory-plans", "fuzz.memory_plans", 2, "memory plans proved from HLO and steps, without running anything"),
     _net("modules", "fuzz.modules", 2, "modules of many operations against the interpreter"),
     _net("modules-fused", "fuzz.modules --fused", 2, "the same with fusions as other compilers make them"),

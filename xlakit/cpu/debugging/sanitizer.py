@@ -91,7 +91,10 @@ class SanitizedExecutable(CpuExecutable):
     """A program whose runs are checked."""
 
     def __init__(self, program: CpuExecutable) -> None:
-        """``program`` is compiled with :func:`sanitizing`, with its code."""
+        """``program`` is compiled with :func:`sanitizing`, and has its code.
+
+        Without the option ``sanitize`` itself its kernels are ordinary ones, and the bounds of accesses not checked.
+        """
         super().__init__(program._reference, program._program, program._target, program._generate)
         code = self._generated_code
         self._can_watch = not code.collectives and self.num_devices == 1 and self._dynamic is None
