@@ -2,8 +2,8 @@
 
 A program has one argument that is split and another that is whole, and only operations through which shardings spread
 in one way: on elements, transposes, new dimensions, concatenations along whole dimensions, reshapes that give axes of a
-dimension to several or join those of several, random keys, and constraints that leave some dimensions open. So there is
-one right answer to how each result is split.
+dimension to several or join those of several, random keys, calls with a sharding rule, and constraints that leave some
+dimensions open. So there is one right answer to how each result is split.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.experimental.custom_partitioning import custom_partitioning
 from jax.sharding import Mesh, NamedSharding, PartitionSpec as P
 
 DEVICES = 8
@@ -124,4 +125,26 @@ def _keys(x: Any, other: Any, mesh: Mesh, drawn: random.Random) -> Any:
     return jax.random.wrap_key_data(jnp.stack([x, x + other], axis=-1)).T
 
 
-_STEPS: tuple[_Step, ...] = (_elements, _transposed, _with_dimension, _stacked, _reshaped, _constrained, _keys)
+def _by_rule(x: Any, other: Any, mesh: Mesh, drawn: random.Random) -> Any:
+    """A call that a function of the program splits, but along dimensions that its rule wants whole."""
+    order = drawn.sample(range(x.ndim), x.ndim)
+    names, whole = "ijkl"[: x.ndim], [d for d in range(x.ndim) if drawn.random() < 0.3]
+    turned: Any = custom_partitioning(lambda a: jnp.transpose(a, order))
+
+    def partition(mesh: Mesh, operands: Any, made: Any) -> Any:
+        spec = [*made.sharding.spec, *[None] * (len(order) - len(made.sharding.spec))]
+        kept = [None if d in whole else axes for d, axes in zip(order, spec, strict=True)]
+        given = [kept[order.index(d)] for d in range(len(order))]
+        return (
+            mesh,
+            lambda a: jnp.transpose(a, order),
+            NamedSharding(mesh, P(*kept)),
+            (NamedSharding(mesh, P(*given)),),
+        )
+
+    rule = f"{' '.join(names)} -> {' '.join(names[d] for d in order)}"
+    turned.def_partition(partition, sharding_rule=rule, need_replication_factors=tuple(names[d] for d in whole))
+    return turned(x)
+
+
+_STEPS: list[_Step] = [_elements, _transposed, _with_dimension, _stacked, _reshaped, _constrained, _keys, _by_rule]

@@ -309,7 +309,10 @@ def check_functions_split_calls():
     x, y = numbers(4, 6), numbers(6, 8, seed=1)
     wanted = (x @ y, (x @ y).sum(1))
     for of_x, of_y in ((("x", None), ()), ((None, "x"), ("x", None)), ((), (None, "x"))):
-        agree(jax.jit(product)(put(x, mesh, *of_x), put(y, mesh, *of_y)), wanted)
+        found = jax.jit(product)(put(x, mesh, *of_x), put(y, mesh, *of_y))
+        agree(found, wanted)
+        # What its rule leaves alone is split alike in what is computed from it, too.
+        assert found[0].sharding.is_equivalent_to(NamedSharding(mesh, P(of_x[:1] and of_x[0], of_y[1:] and of_y[1])), 2)
     assert seen[0] == (P("x", None), P(None, None))
     assert seen[1] == (P(None, "x"), P("x", None))
 

@@ -1,5 +1,7 @@
 """Custom calls that a function of the process splits."""
 
+import dataclasses
+
 import pytest
 from split_programs import ROWS, check, module_of
 
@@ -8,6 +10,10 @@ from xlakit.errors import ShapeError, UnsupportedError
 from xlakit.ir.attributes import Sharding
 from xlakit.passes.spmd import split_over
 from xlakit.passes.spmd.operations import custom
+from xlakit.passes.spmd.propagate import propagated
+from xlakit.passes.spmd.shardings.annotations import Annotations, as_sharding
+from xlakit.passes.spmd.shardings.rules import RULE, sharding_rule
+from xlakit.passes.spmd.shardings.scopes import Scope
 
 PART = """HloModule part
 add { a = f32[] parameter(0) b = f32[] parameter(1) ROOT c = f32[] add(a, b) }
@@ -31,14 +37,15 @@ def call(shape, rule):
     )
 
 
-def register(monkeypatch, text, operand, result):
+def register(monkeypatch, text, operand, result, inferred=None):
     asked = []
 
     def partition(call, operands, results):
         asked.append((*operands, *results))
         return custom.SplitCall(xla.HloModule.from_text(text), [operand], [result])
 
-    monkeypatch.setitem(custom.PARTITIONERS, "by_hand", partition)
+    partitioner = custom.Partitioner(partition, lambda call, operands: inferred)
+    monkeypatch.setitem(custom.PARTITIONERS, "by_hand", partitioner)
     return asked
 
 
@@ -56,15 +63,45 @@ def test_operands_are_split_as_the_function_says(monkeypatch):
     register(monkeypatch, COLUMNS, BY_COLUMNS, BY_COLUMNS)
     split = split_over(module_of(call("f32[8,8]", "([i, j])->([i, j]) {i=8, j=8}")), 4)
     opcodes = [i.opcode for i in split.entry.instructions]
-    assert opcodes.count("all-to-all") == 1
+    # To its columns, and back to the rows that the rule gives the result.
+    assert opcodes.count("all-to-all") == 2
     assert opcodes.count("negate") == 1
+
+
+@pytest.mark.parametrize(("inferred", "wanted"), [(None, ["REPLICATED"] * 2), ([BY_ROWS], ["OTHER"] * 2)])
+def test_without_a_rule_results_are_split_as_a_function_infers(monkeypatch, inferred, wanted):
+    asked = register(monkeypatch, COLUMNS, BY_COLUMNS, BY_COLUMNS, inferred)
+    split_over(module_of(call("f32[8,8]", "none")), 4)
+    assert [s.kind for each in asked for s in each] == wanted
+
+
+@pytest.mark.parametrize(
+    ("rule", "before", "after", "wanted"),
+    [
+        ("([i, j])->([i, j]) {i=8, j=8}", "[8,8]", "[8,8]", (4, 1)),
+        ("([i, j])->([j]) {i=8, j=8} reduction={i}", "[8,8]", "[8]", ()),
+        ("([ij, k])->([i, j, k]) {i=4, j=2, k=8}", "[8,8]", "[4,2,8]", (4, 1, 1)),
+        ("([i, jk])->([i, k]) {i=8, j=4, k=2}", "[8,8]", "[8,2]", (4, 1)),
+    ],
+)
+def test_shardings_spread_through_calls_by_their_rule(rule, before, after, wanted):
+    said = f'frontend_attributes={{xla.sdy.sharding_rule="#sdy.op_sharding_rule<{rule}>"}}'
+    body = (
+        f"x = f32{before} parameter(0), sharding={ROWS} "
+        f'y = f32{after} custom-call(x), custom_call_target="by_hand", {said} ROOT r = f32{after} negate(y)'
+    )
+    module = module_of(body)
+    root = module.entry.root
+    (tiling,) = propagated(module, Annotations(module, 4)).hints(root, Scope.of_all(4))
+    assert as_sharding(tiling).tile_dimensions == wanted
 
 
 @pytest.mark.parametrize(
     ("rule", "operands", "results"),
     [
         ("([i, j], [j, k])->([i, k]) {i=8, j=4, k=6} reduction={j}, custom", ((0, 1), (1, 2)), ((0, 2),)),
-        ("([ik, j], [ikj])->([ikj]) {i=2, k=2, j=2} need_replication={k}", ((0, 1), (0,)), ((0,),)),
+        ("([ik, j], [ikj])->([ikj]) {i=2, k=2, j=2} need_replication={k}", ((0, None), (0,)), ((0,),)),
+        ("([ij, k])->([i, j, k]) {i=2, j=4, k=8}", ((0, 2),), ((0, None, 2),)),
         ("([i, j])->([i], [j]) {i=2, j=2} need_replication={j}", ((0, None),), ((0,), (None,))),
         ("([], [z, z_1])->([z_1]) {z=2, z_1=4}", ((), (0, 1)), ((1,),)),
     ],
@@ -78,7 +115,9 @@ def test_factors_of_a_sharding_rule(rule, operands, results):
     names = ", ".join(f"p{n}" for n in range(len(operands)))
     text = f'ENTRY e {{ {given} ROOT r = {made} custom-call({names}), custom_call_target="by_hand" }}'
     root = xla.HloModule.from_text(text).entry.root
-    factors = custom.rule_factors(f"#sdy.op_sharding_rule<{rule}>", root)
+    attributes = ((RULE, f"#sdy.op_sharding_rule<{rule}>"),)
+    annotations = dataclasses.replace(root.annotations, frontend_attributes=attributes)
+    factors = sharding_rule(root.replace(annotations=annotations)).factors()
     assert (factors.operands, factors.results) == (operands, results)
 
 

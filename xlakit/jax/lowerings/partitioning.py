@@ -49,14 +49,38 @@ def tell(backend_config: str, sharding: Sharding) -> None:
 
 def partition(call: Instruction, operands: Sequence[Sharding], results: Sequence[Sharding]) -> SplitCall:
     """The partitioned form of a call of ``custom_partitioning``, given by the function of the call."""
-    from jaxlib import xla_client
-
     from xlakit.formats.hlo_proto import read_module
-    from xlakit.formats.hlo_proto.metadata import bytes_of
     from xlakit.jax.sources import read_program
     from xlakit.passes.spmd.operations.custom import SplitCall
 
-    client: Any = xla_client
+    module, config = _caller(call)
+    shape = _shape(call.shape)
+    code, of_operands, of_result = module._custom_partitioning_partition(
+        *_operands(call, operands), shape, _packed(shape, results), config
+    )
+    return SplitCall(
+        read_module(read_program(code, "mlir")), [*map(_from_jaxlib, of_operands)], _unpacked(call, of_result)
+    )
+
+
+def infer(call: Instruction, operands: Sequence[Sharding]) -> Sequence[Sharding] | None:
+    """The shardings of the results of a call of ``custom_partitioning`` by ``infer_sharding_from_operands``.
+
+    Only programs for GSPMD have such a function, those for Shardy a rule.
+    """
+    module, config = _caller(call)
+    if module._sharding_callbacks[config].infer_sharding_from_operands is None:
+        return None
+    found = module._custom_partitioning_infer_sharding_from_operands(
+        *_operands(call, operands), _shape(call.shape), config
+    )
+    return _unpacked(call, found)
+
+
+def _caller(call: Instruction) -> tuple[Any, bytes]:
+    """JAX's module of ``custom_partitioning``, and its key for the functions of a call."""
+    from xlakit.formats.hlo_proto.metadata import bytes_of
+
     module: Any = sys.modules.get("jax._src.custom_partitioning")
     config = bytes_of(call.annotations.backend_config or "")
     if module is None or config not in module._sharding_callbacks:
@@ -64,16 +88,24 @@ def partition(call: Instruction, operands: Sequence[Sharding], results: Sequence
             "a call of jax's custom_partitioning whose function is in another process, or gone",
             hint="compile the program in the process that has traced it",
         )
-    shape, sharding = _shape(call.shape), [*map(_to_jaxlib, results)]
-    result = client.HloSharding.tuple_sharding(shape, sharding) if call.shape.is_tuple else sharding[0]
-    operand_shapes = [_shape(o.shape) for o in call.operands]
-    code, of_operands, of_result = module._custom_partitioning_partition(
-        operand_shapes, [*map(_to_jaxlib, operands)], shape, result, config
-    )
-    of_results = of_result.tuple_elements() if call.shape.is_tuple else [of_result]
-    return SplitCall(
-        read_module(read_program(code, "mlir")), [*map(_from_jaxlib, of_operands)], [*map(_from_jaxlib, of_results)]
-    )
+    return module, config
+
+
+def _operands(call: Instruction, shardings: Sequence[Sharding]) -> tuple[list[Any], list[Any]]:
+    return [_shape(o.shape) for o in call.operands], [*map(_to_jaxlib, shardings)]
+
+
+def _packed(shape: Any, shardings: Sequence[Sharding]) -> Any:
+    """The shardings of results as jaxlib's sharding of a tuple, if there is one."""
+    from jaxlib import xla_client
+
+    client: Any = xla_client
+    found = [*map(_to_jaxlib, shardings)]
+    return client.HloSharding.tuple_sharding(shape, found) if shape.is_tuple() else found[0]
+
+
+def _unpacked(call: Instruction, sharding: Any) -> list[Sharding]:
+    return [*map(_from_jaxlib, sharding.tuple_elements() if call.shape.is_tuple else [sharding])]
 
 
 def _shape(shape: Shape) -> Any:
@@ -109,8 +141,8 @@ def _from_jaxlib(sharding: Any) -> Sharding:
 
 def register_with_partitioner() -> None:
     """Register these functions with the partitioner."""
-    from xlakit.passes.spmd.operations.custom import register_partitioner
+    from xlakit.passes.spmd.operations.custom import PARTITIONERS, Partitioner
     from xlakit.passes.spmd.operations.inspection import register_inspector
 
     register_inspector(tell)
-    register_partitioner("CustomSPMDPartitioning", partition)
+    PARTITIONERS["CustomSPMDPartitioning"] = Partitioner(partition, infer)

@@ -173,8 +173,8 @@ class _Graph:
             if target in (CONSTRAINTS | HINTS) - BARRIERS and [len(o) for o in operands] == [len(nodes)]:
                 self._tie(operands[0], nodes)
             self._border(old, operands, nodes)
-            return
-        self.seed(nodes, old.shape, of_leaves(old))
+        else:
+            self.seed(nodes, old.shape, of_leaves(old))
         found = correspondence_of(old)
         if found is not None:
             self._ties.append(Tie(tuple(node for one in operands for node in one), nodes, found))

@@ -1,14 +1,13 @@
 """Custom calls that a registered function splits: JAX's ``custom_partitioning``.
 
-The sharding rule of the call relates dimensions of operands and results, and gives each a sharding. The function
-returns a program for one partition, on parts, and the shardings that it needs. That program replaces the call, like a
-manual computation over all partitions.
+The sharding rule of the call relates dimensions of operands and results, and gives each a sharding; without a rule
+another function gives those of the results. The function returns a program for one partition, on parts, and the
+shardings that it needs. That program replaces the call, like a manual computation over all partitions.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import re
 from collections.abc import Callable, Sequence
 from typing import Final
 
@@ -19,23 +18,17 @@ from xlakit.ir.attributes import Sharding
 from xlakit.ir.instruction import Computation, HloModule, Instruction
 from xlakit.ops.communication.collective import Collective
 from xlakit.ops.communication.collective_moves import CollectivePermute
+from xlakit.ops.custom_call import CustomCall
 from xlakit.passes.core.framework import with_callees
 from xlakit.passes.spmd.pieces.pieces import smallest
 from xlakit.passes.spmd.prepare import prepared
 from xlakit.passes.spmd.program import Program
 from xlakit.passes.spmd.shardings.annotations import as_sharding
-from xlakit.passes.spmd.shardings.factors import Dims, Factors
+from xlakit.passes.spmd.shardings.rules import sharding_rule
+from xlakit.passes.spmd.shardings.scopes import Scope
 from xlakit.passes.spmd.shardings.tilings import Tiling, local_sizes, whole
 from xlakit.passes.spmd.shardings.values import Piece, Value, leaf_shapes, leaves
 from xlakit.passes.spmd.walk import Walk
-
-RULE: Final = "xla.sdy.sharding_rule"
-
-_RULE: Final = re.compile(r"<\((?P<operands>.*?)\) *-> *\((?P<results>.*?)\) *\{[^}]*\}(?P<rest>.*)>")
-_VALUE: Final = re.compile(r"\[([^\]]*)\]")
-# Factors are named i to z, then z_1 and so on; a dimension may consist of several, the major one first.
-_FACTOR: Final = re.compile(r"z_\d+|[a-z]")
-_REPLICATED: Final = re.compile(r"need_replication=\{([^}]*)\}")
 
 
 @dataclass(frozen=True)
@@ -47,16 +40,20 @@ class SplitCall:
     results: Sequence[Sharding]
 
 
-# Called with a call, and the shardings of its operands and results by its rule.
-Partitioner = Callable[[Instruction, Sequence[Sharding], Sequence[Sharding]], SplitCall]
+@dataclass(frozen=True)
+class Partitioner:
+    """The functions of a custom call target.
+
+    ``split`` is called with a call, and the shardings of its operands and results. ``infer``: called with a call that
+    has no sharding rule, and the shardings of its operands; gives those of its results, or None.
+    """
+
+    split: Callable[[Instruction, Sequence[Sharding], Sequence[Sharding]], SplitCall]
+    infer: Callable[[Instruction, Sequence[Sharding]], Sequence[Sharding] | None]
+
 
 # By custom call target.
 PARTITIONERS: Final[dict[str, Partitioner]] = {}
-
-
-def register_partitioner(target: str, partitioner: Partitioner) -> None:
-    """Register the function that splits custom calls of a target."""
-    PARTITIONERS[target] = partitioner
 
 
 def partitioned(walk: Walk, old: Instruction, operands: tuple[Value, ...]) -> Value:
@@ -68,11 +65,8 @@ def partitioned(walk: Walk, old: Instruction, operands: tuple[Value, ...]) -> Va
             hint="make it manual over all axes of the mesh: jax.shard_map without axis_names",
         )
     given = [piece for operand in operands for piece in leaves(operand)]
-    factors = rule_factors(dict(old.annotations.frontend_attributes).get(RULE, ""), old)
-    wanted, hint = walk.annotation(old, scope), walk.hint(old, scope)
-    tilings, results = walk.pieces.tilings_for(old, factors, given, scope, wanted, hint)
-    target = getattr(old.op, "custom_call_target", "")
-    made = PARTITIONERS[target](old, [*map(as_sharding, tilings)], [*map(as_sharding, results)])
+    partitioner = PARTITIONERS[old.op_as(CustomCall).custom_call_target]
+    made = partitioner.split(old, *_shardings(walk, old, partitioner, given, scope))
     partition = _as_computation(made.module, walk.program)
     inner = scope.inside(tuple(range(scope.count)))
     arguments: list[Value] = []
@@ -89,36 +83,24 @@ def partitioned(walk: Walk, old: Instruction, operands: tuple[Value, ...]) -> Va
     return nested(old.shape, iter(pieces))
 
 
-def rule_factors(text: str, old: Instruction) -> Factors:
-    """The factors of a sharding rule, ``#sdy.op_sharding_rule<([i, j], [j, k])->([i, k]) {i=8, j=4, k=6}>``.
-
-    A dimension of several factors is split along the first of them. Without a rule no dimension is split.
-    """
-    match = _RULE.search(text)
-    if match is None:
-        return Factors(
-            tuple((None,) * o.shape.rank for o in old.operands), tuple((None,) * s.rank for s in leaf_shapes(old.shape))
-        )
-    replicated = _REPLICATED.search(match["rest"])
-    kept = set(_FACTOR.findall(replicated[1])) if replicated else set[str]()
-    numbers: dict[str, int] = {}
-
-    def dims(value: str) -> Dims:
-        found: list[int | None] = []
-        for dimension in filter(None, (d.strip() for d in value.split(","))):
-            first = _FACTOR.findall(dimension)[0]
-            found.append(None if first in kept else numbers.setdefault(first, len(numbers)))
-        return tuple(found)
-
-    operands = tuple(dims(m[1]) for m in _VALUE.finditer(match["operands"]))
-    results = tuple(dims(m[1]) for m in _VALUE.finditer(match["results"]))
-    ranks = [len(d) for d in (*operands, *results)]
-    if ranks != [s.rank for s in (*(o.shape for o in old.operands), *leaf_shapes(old.shape))]:
-        raise ShapeError(
-            f"the sharding rule {text} is for arrays of {', '.join(map(str, ranks))} dimensions",
-            hint="give each dimension of each operand and result a factor",
-        )
-    return Factors(operands, results)
+def _shardings(
+    walk: Walk, old: Instruction, partitioner: Partitioner, given: Sequence[Piece], scope: Scope
+) -> tuple[list[Sharding], list[Sharding]]:
+    """The shardings of operands and results: by the rule of the call, or as they are and as the function infers."""
+    rule = sharding_rule(old)
+    if rule is not None:
+        hint = walk.hint(old, scope)
+        # The call is not computed again in parts: the hint holds for whole operands, too.
+        wanted = walk.annotation(old, scope) or hint
+        tilings, results = walk.pieces.tilings_for(old, rule.factors(), given, scope, wanted, hint)
+        return [*map(as_sharding, tilings)], [*map(as_sharding, results)]
+    own = [as_sharding(p.tiling if p.scope == scope else whole(p.shape.rank)) for p in given]
+    inferred = partitioner.infer(old, own)
+    if inferred is not None:
+        return own, list(inferred)
+    return [as_sharding(whole(p.shape.rank)) for p in given], [
+        as_sharding(whole(s.rank)) for s in leaf_shapes(old.shape)
+    ]
 
 
 def _tiling(walk: Walk, sharding: Sharding, sizes: Sequence[int]) -> Tiling:

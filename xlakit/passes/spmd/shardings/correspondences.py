@@ -7,6 +7,8 @@ XLA:
 0. elementwise operations, reshapes and transposes in both directions; dynamic slices and updates forwards;
 1. dimensions that operations leave alone, in both directions; those of broadcasts backwards;
 2. all others: sums, dimensions that are moved along or needed whole, and broadcasts forwards.
+
+Custom calls of JAX's ``custom_partitioning`` have a sharding rule of their own.
 """
 
 from __future__ import annotations
@@ -16,6 +18,7 @@ from typing import Final
 from xlakit.dataclass import dataclass
 from xlakit.ir.instruction import Instruction
 from xlakit.ops.convolution import Convolution
+from xlakit.ops.custom_call import CustomCall
 from xlakit.ops.dynamic import DynamicSlice, DynamicUpdateSlice
 from xlakit.ops.fft import Fft
 from xlakit.ops.linear_algebra import Cholesky
@@ -24,6 +27,7 @@ from xlakit.ops.scatter import Scatter
 from xlakit.ops.sort import Sort, TopK
 from xlakit.ops.windows import ReduceWindow, SelectAndScatter
 from xlakit.passes.spmd.shardings.factors import Dims, factors_of
+from xlakit.passes.spmd.shardings.rules import sharding_rule
 
 # The orders in which operations propagate, from the first to the last.
 ORDERS: Final = range(3)
@@ -75,6 +79,9 @@ def alike(rank: int) -> Correspondence:
 
 def correspondence_of(x: Instruction) -> Correspondence | None:
     """The correspondence of an instruction's operands and results; None if it has none."""
+    rule = sharding_rule(x) if isinstance(x.op, CustomCall) else None
+    if rule is not None:
+        return Correspondence(*rule.tied(), rule.late, is_reshape=rule.is_reshape)
     factors = factors_of(x)
     if factors is None:
         return None
