@@ -76,8 +76,12 @@ def product_chain(seed: int, number: int) -> Program:
     draft = Draft(np.random.default_rng([seed, number, 5]))
     kind = draft.pick(_PRODUCT_KINDS)
     values = [_parameter(draft, kind, [draft.pick(_PRODUCT_SIZES) for _ in range(draft.integer(2, 3))])]
-    for _ in range(draft.integer(1, 3)):
-        values.append(_product(draft, draft.pick(values)))
+    if draft.integer(0, 1):
+        values.append(_cut(draft, values[0]))
+    for place in range(draft.integer(1, 3)):
+        # The first may be of a value with itself, whose parts are the same; sums of later ones would not be exact.
+        made = _gram if place == 0 and draft.integer(0, 2) == 0 else _product
+        values.append(made(draft, draft.pick(values)))
         if draft.integer(0, 3) == 0:
             negated = draft.emit(values[-1].shape, f"negate({values[-1].name})")
             values.append(Named(negated, values[-1].kind, values[-1].dims))
@@ -88,6 +92,24 @@ def product_chain(seed: int, number: int) -> Program:
 def _parameter(draft: Draft, kind: str, dims: list[int]) -> Named:
     values = np.asarray(draft.rng.integers(-2, 3, dims), np.float64).astype(dtype_of(kind))
     return Named(draft.parameter(kind, dims, values=values, plain=True), kind, tuple(dims))
+
+
+def _cut(draft: Draft, value: Named) -> Named:
+    """A value without some of its last elements: in unequal parts, if it was in equal ones."""
+    dims = tuple(n - draft.integer(0, min(2, n - 1)) for n in value.dims)
+    ranges = ", ".join(f"[0:{n}]" for n in dims)
+    return Named(
+        draft.emit(f"{value.kind}[{join(dims)}]", f"slice({value.name}), slice={{{ranges}}}"), value.kind, dims
+    )
+
+
+def _gram(draft: Draft, value: Named) -> Named:
+    """The product of a value with itself over one dimension."""
+    over = draft.integer(0, len(value.dims) - 1)
+    free = [n for d, n in enumerate(value.dims) if d != over]
+    attributes = f"lhs_contracting_dims={{{over}}}, rhs_contracting_dims={{{over}}}"
+    name = draft.emit(f"{value.kind}[{join([*free, *free])}]", f"dot({value.name}, {value.name}), {attributes}")
+    return Named(name, value.kind, (*free, *free))
 
 
 def _product(draft: Draft, value: Named) -> Named:

@@ -87,11 +87,24 @@ def test_a_step_of_training_on_unequal_rows_sends_gradients_alone():
     )
 
 
-def test_two_dimensions_in_unequal_parts_are_gathered():
+def test_a_product_over_unequal_rows_keeps_unequal_columns():
+    # Sums over the rows are added up within the columns, and only then joined: 17 rows and 5 columns in two parts each.
     check(
         f"""p = f32[18,6] parameter(0), sharding={_BOTH_WAYS}
         x = f32[17,5] slice(p), slice={{[0:17],[0:5]}}
-        ROOT d = f32[5,5] dot(x, x), lhs_contracting_dims={{0}}, rhs_contracting_dims={{0}}, sharding={WHOLE}""",
+        q = f32[18,2] parameter(1), sharding={X_ROWS}
+        y = f32[17,2] slice(q), slice={{[0:17],[0:2]}}
+        ROOT d = f32[5,2] dot(x, y), lhs_contracting_dims={{0}}, rhs_contracting_dims={{0}}, sharding={WHOLE}""",
+        {"all-reduce": 1, "all-gather": 1},
+    )
+
+
+def test_unequal_rows_are_joined_within_unequal_columns():
+    check(
+        f"""p = f32[18,6] parameter(0), sharding={_BOTH_WAYS}
+        x = f32[17,5] slice(p), slice={{[0:17],[0:5]}}
+        w = f32[5,17] parameter(1), sharding={WHOLE}
+        ROOT d = f32[17,17] dot(x, w), lhs_contracting_dims={{1}}, rhs_contracting_dims={{0}}, sharding={WHOLE}""",
         None,
     )
 

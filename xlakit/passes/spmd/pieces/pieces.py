@@ -59,6 +59,8 @@ class Pieces:
             found = piece.parts.get(tiling)
             if found is None:
                 own, made = piece.unequal
+                odd = unequal_dims(tiling, piece.shape.dimensions)
+                made, own = self._joined(made, own, piece.shape, scope, kept=odd)
                 found = piece.parts[tiling] = resharded(self.make, made, own, tiling, scope)
             return found
         if piece.without_partial_sums is not None:
@@ -95,20 +97,29 @@ class Pieces:
         return found
 
     def _keeps_unequal(self, piece: Piece, tiling: Tiling) -> bool:
-        """Whether a tiling has the same unequal parts that a value already has."""
+        """Whether the unequal parts of a tiling are some that a value already has."""
         own, sizes = piece.unequal[0] if piece.unequal is not None else (), piece.shape.dimensions
         odd = unequal_dims(tiling, sizes)
-        return bool(odd) and unequal_dims(own, sizes) == odd and all(own[d] == tiling[d] for d in odd)
+        return bool(odd) and all(own[d] == tiling[d] for d in odd)
 
     def evened(self, made: Instruction, tiling: Tiling, shape: Shape, scope: Scope) -> Piece:
         """An array given in unequal parts; the value itself is gathered along the unequal dimensions."""
-        odd = unequal_dims(tiling, shape.dimensions)
+        found, even = self._joined(made, tiling, shape, scope)
+        return Piece(found, even, scope, shape, unequal=(tiling, made))
+
+    def _joined(
+        self, made: Instruction, tiling: Tiling, shape: Shape, scope: Scope, kept: Sequence[int] = ()
+    ) -> tuple[Instruction, Tiling]:
+        """An array gathered along its dimensions in unequal parts but those in ``kept``, and its tiling then."""
+        odd = [d for d in unequal_dims(tiling, shape.dimensions) if d not in kept]
+        if not odd:
+            return made, tiling
         even = tuple(None if d in odd else split for d, split in enumerate(tiling))
         found = resharded(self.make, made, tiling, even, scope)
         ranges = [
             SliceDimension(0, shape.dimensions[d] if d in odd else n) for d, n in enumerate(found.shape.dimensions)
         ]
-        return Piece(self.make.slice(found, ranges), even, scope, shape, unequal=(tiling, made))
+        return self.make.slice(found, ranges), even
 
     def summed(self, piece: Piece) -> Piece:
         """The value, after adding partial sums if it is unreduced."""
