@@ -52,6 +52,7 @@ STEPS: tuple[steps.Step, ...] = (
     values.simplify_attributes,
     values.simplify_types,
     applied.unite_types,
+    contexts.end_by_value,
 )
 
 

@@ -126,7 +126,7 @@ class Search:
                     continue
                 self._seen.add(key)
                 module.verify()
-            except (XlakitError, KeyError, IndexError, ValueError):
+            except (XlakitError, KeyError, IndexError, ValueError, OverflowError):
                 continue  # the change does not fit this module
             yield number, module
 
