@@ -8,6 +8,7 @@ is public.
 from xlakit.api import compile as compile, register_backend as register_backend
 from xlakit.builder import XlaBuilder as XlaBuilder, XlaComputation as XlaComputation
 from xlakit.builder.edit import Editor as Editor, edit as edit
+from xlakit.child_process import Limits as Limits
 from xlakit.cpu.threads import thread_count as thread_count, threads as threads
 from xlakit.data.index_util import (
     linear_index_to_multidimensional_index as linear_index_to_multidimensional_index,

@@ -1,5 +1,6 @@
 """The time that a whole reduction may take bounds its first run, too."""
 
+import os
 import time
 from pathlib import Path
 
@@ -86,6 +87,24 @@ ENTRY e {
   ROOT w = (s32[], f32[4096,4096]) while(s), condition=condition, body=body
 }
 """
+
+
+def test_a_function_with_limits_may_hang_or_end_its_process():
+    def fails(candidate: xla.HloModule) -> bool:
+        names = {i.opcode for i in candidate.entry.instructions}
+        if names == {"constant"}:
+            time.sleep(60)
+        if "constant" not in names:
+            os._exit(7)
+        return "add" in names
+
+    module = xla.HloModule.from_text(ENDLESS)
+    reduction = xla.reduce_module(module, fails, limits=Limits(seconds=0.3))
+    assert sorted(i.opcode for i in reduction.module.entry.instructions) == ["add", "constant", "parameter"]
+    with pytest.raises(xla.ArgumentError, match="the function died with status 7"):
+        xla.reduce_module(xla.HloModule.from_text("ENTRY e { ROOT x = f32[] parameter(0) }"), fails, limits=Limits())
+    with pytest.raises(xla.ExecutionError, match="the test raises ZeroDivisionError: division by zero"):
+        xla.reduce_module(module, lambda _: bool(1 // 0), limits=Limits())
 
 
 @pytest.mark.parametrize("needed", ["f32[4096,4096] subtract", "f32[1,1] subtract"])

@@ -17,19 +17,18 @@ ones, which are made of this process, need not do it again.
 
 from __future__ import annotations
 
-import os
 import runpy
 import signal
 import sys
 import traceback
-from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from xlakit.child_process import Limits, Unanswered, answer_of, ending_of, send, serve
+from xlakit.child_process import Limits, serve
 from xlakit.errors import ArgumentError, Location, XlakitError
 from xlakit.ir.instruction import HloModule
+from xlakit.tools.oracles.forked import forked
 from xlakit.tools.oracles.oracle import Oracle, Report, observed
 
 # What starts no threads when it is imported, so that a process can be forked afterwards.
@@ -86,54 +85,19 @@ def _line_in(file: str, error: BaseException) -> int | None:
 
 def _report(oracle: Oracle, data: bytes, environment: dict[str, str], limits: Limits) -> Report:
     """What a child observes of a module, within limits."""
-    read, write = os.pipe()
-    child = os.fork()
-    if child == 0:
-        signal.signal(signal.SIGTERM, signal.SIG_DFL)
-        os.close(read)
-        _observe(oracle, data, environment, write)
-    os.close(write)
-    try:
-        result, imported = answer_of(read, child, limits)
-        for name in imported:
-            import_module(name)
-        return Report("ended", result)
-    except Unanswered as error:
-        if error.why == "timed out":
-            return Report("timed out", detail=f"after {limits.seconds:.3g} s")
-        if error.why == "out of memory":
-            return Report("out of memory", detail=f"of {limits.memory >> 20} MiB")
-        return Report("died", detail=ending_of(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])))
-    finally:
-        os.close(read)
-        _end(child)
 
-
-def _observe(oracle: Oracle, data: bytes, environment: dict[str, str], write: int) -> None:
-    """The child: does not return."""
-    status = 1
-    try:
-        # A group of its own, which ends with everything that it has started.
-        os.setsid()
+    def observe() -> tuple[Any, list[str]]:
         before = set(sys.modules)
         result = observed(oracle, HloModule.from_proto(data), environment)
-        imported = [name for name in sys.modules.keys() - before if name.startswith(_PACKAGES)]
-        with os.fdopen(write, "wb") as stream:
-            send(stream, (result, imported))
-        status = 0
-    finally:
-        # os._exit, as a normal exit of Python would wait for the program's threads, which may block forever.
-        os._exit(status)
+        return result, [name for name in sys.modules.keys() - before if name.startswith(_PACKAGES)]
 
-
-def _end(child: int) -> None:
-    """End a child and all that it has started, where that still runs."""
-    # It may have ended, been waited for, or not made its group yet.
-    with suppress(ProcessLookupError, PermissionError):
-        os.killpg(child, signal.SIGKILL)
-    with suppress(ProcessLookupError, ChildProcessError):
-        os.kill(child, signal.SIGKILL)
-        os.waitpid(child, 0)
+    report = forked(observe, limits)
+    if report.how != "ended":
+        return report
+    result, imported = report.observed
+    for name in imported:
+        import_module(name)
+    return Report("ended", result)
 
 
 if __name__ == "__main__":

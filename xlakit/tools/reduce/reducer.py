@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 
 from xlakit.arguments import converting
@@ -13,6 +13,7 @@ from xlakit.child_process import Limits
 from xlakit.errors import ArgumentError, ExecutionError
 from xlakit.ir.instruction import HloModule
 from xlakit.tools.oracles.captured import Captured
+from xlakit.tools.oracles.forked import forked
 from xlakit.tools.oracles.oracle import Oracle, OutOfTime, Verdict
 from xlakit.tools.oracles.pool import OraclePool
 from xlakit.tools.reduce import applied, contexts, loops, steps, values
@@ -103,11 +104,13 @@ def reduce_module(
 
     module: what the test holds of.
     test: an oracle (:class:`Disagreement`, :class:`Crash`, :class:`Slowness`, :class:`ExternalTest`), which is asked in
-        processes of their own that may crash or hang; or a function of a module, which is called in this process.
-    jobs: how many processes run at a time.
+        processes of their own that may crash or hang; or a function of a module, which is called in this process, or
+        with ``limits`` in a child that is forked for each call: then the function does not hold of a module for which
+        it dies or exceeds them, and what it does to variables is lost.
+    jobs: how many processes run at a time; calls of a function come one after the other.
     limits: seconds and memory of a run; seconds are less where the module as given runs fast.
     max_seconds: about how long all may take; the best module so far is given then. A run that is not done by then is
-        ended; a function is not interrupted.
+        ended, but a function without limits is not interrupted.
     work: a folder where the best module is kept, from which the same call goes on after an interruption.
     load: files of Python that each process runs first, such as one that registers a backend.
     progress: called with the search after each try.
@@ -121,20 +124,39 @@ def reduce_module(
     if isinstance(test, Oracle):
         with OraclePool(test, jobs=jobs, limits=limits, files=load, deadline=start + max_seconds) as pool:
             return _reduced(module, pool, start, max_seconds, work, progress)
-    return _reduced(module, _Function(test), start, max_seconds, work, progress)
+    return _reduced(module, _Function(test, limits, start + max_seconds), start, max_seconds, work, progress)
 
 
 class _Function:
-    """A function of modules, called where it is asked."""
+    """A function of modules, called where it is asked; with limits in a child."""
 
     jobs = 1
     claim = "pass the test"
 
-    def __init__(self, function: Callable[[HloModule], bool]) -> None:
-        self._function = function
+    def __init__(self, function: Callable[[HloModule], bool], limits: Limits | None, deadline: float) -> None:
+        self._function, self._limits, self._deadline = function, limits, deadline
 
     def begin(self, module: HloModule) -> Verdict:
-        return Verdict(bool(self._function(module)), "the function's answer", "it must be true of the module as given")
+        if self._limits is None:
+            return self._verdict(bool(self._function(module)))
+        left = max(0.0, self._deadline - time.monotonic())
+        report = forked(lambda: self._answer(module), replace(self._limits, seconds=min(self._limits.seconds, left)))
+        if report.how == "timed out" and left < self._limits.seconds:
+            raise OutOfTime
+        if isinstance(report.observed, str):
+            raise ExecutionError(f"the test raises {report.observed}")
+        return self._verdict(report.observed is True, f"the function {report.how} {report.detail}".rstrip())
+
+    def _answer(self, module: HloModule) -> bool | str:
+        try:
+            return bool(self._function(module))
+        except Exception as error:
+            # Not every exception can be sent to another process.
+            return f"{type(error).__name__}: {error}"
+
+    @staticmethod
+    def _verdict(holds: bool, seen: str = "the function's answer") -> Verdict:
+        return Verdict(holds, seen, "it must be true of the module as given")
 
     def submit(self, module: HloModule) -> Future[Verdict]:
         answer: Future[Verdict] = Future()
