@@ -218,6 +218,10 @@ def test_a_step_without_changes_leads_to_the_next_with_some(opened, view):
     find(browser, ".empty button").click()
     assert find(browser, ".sides .changed, .sides .removed, .sides .added").is_displayed()
     assert not find(browser, ".empty").is_displayed()
+    browser.execute_script("app.go({ step: app.program.steps.length - 1 })")
+    assert "The last step that changes lines" in find(browser, ".empty").text
+    find(browser, ".empty button").click()
+    assert not find(browser, ".empty").is_displayed()
 
 
 def test_names_of_steps_are_legible_in_a_narrow_window(opened, view):

@@ -128,7 +128,7 @@ class MemoryView {
     const unit = 2 ** Math.ceil(Math.log2(Math.max(1, total / 6)));
     for (let offset = 0; offset <= total; offset += unit) {
       svg.append(Dom.svg("path", { class: "grid", d: `M70 ${y(offset)}H${width - 10}` }));
-      svg.append(Dom.svg("text", { x: 2, y: y(offset) + 4, class: "faint" }, Model.amount(offset, "B")));
+      svg.append(Dom.svg("text", { x: 62, y: y(offset) + 4, class: "faint", "text-anchor": "end" }, Model.amount(offset, "B")));
     }
     const power = 10 ** Math.floor(Math.log10(Math.max(1, points / 8)));
     const every = [1, 2, 5, 10].map((factor) => factor * power).find((step) => step >= points / 8);

@@ -27,6 +27,8 @@ class StepsPanel {
       this.counted.set(step, this.app.program.changes(step));
       this.tell(step);
       if (step + 1 < this.app.program.steps.length) this.count(step + 1);
+      // Counts make names wrap, which moves the step that is shown.
+      else if (this.element.scrollTop === this.scrolled) this.reveal();
     });
   }
 
@@ -59,8 +61,14 @@ class StepsPanel {
     this.list.replaceChildren(...items.filter(Boolean));
     const current = this.list.querySelector("[aria-current]");
     if (focused) current.focus();
-    if (shown !== this.seen) current.scrollIntoView({ block: "nearest" });
+    if (shown !== this.seen) this.reveal();
     this.seen = shown;
+  }
+
+  /** Scroll to the step that is shown. */
+  reveal() {
+    this.list.querySelector("[aria-current]").parentElement.scrollIntoView({ block: "nearest" });
+    this.scrolled = this.element.scrollTop;
   }
 
   button(step, at, shown) {

@@ -233,15 +233,17 @@ class ChangesView {
     this.list.setCount(this.rows.length);
   }
 
-  /** A button for the next step that changes lines, where there is one. */
+  /** A button for the next step that changes lines, or the last one before where there is none. */
   next() {
     const { program, state } = this.app;
-    const at = program.two ? -1 : program.steps.findIndex((step, n) => n > state.step && program.changes(n));
+    if (program.two) return [];
+    const later = program.steps.findIndex((step, n) => n > state.step && program.changes(n));
+    const at = later < 0 ? program.steps.findLastIndex((step, n) => n < state.step && n > 0 && program.changes(n)) : later;
     if (at < 0) return [];
     const { number, name } = program.steps[at];
     const go = Dom.make("button", { type: "button", class: "link" }, number ? `${number} ${name}` : name);
     go.addEventListener("click", () => this.app.go({ step: at }));
-    return [" The next step that changes lines is ", go, "."];
+    return [` The ${later < 0 ? "last" : "next"} step that changes lines is `, go, "."];
   }
 
   row(index) {
