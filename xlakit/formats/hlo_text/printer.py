@@ -65,7 +65,7 @@ def print_module(module: HloModule, options: PrintOptions = _EVERYTHING) -> str:
     printer = _Printer(options)
     frames = print_stack_frames(module.stack_frames) if options.shows_metadata else ""
     parts = [print_header(module, layouts=options.layouts), frames, "\n\n"]
-    hidden = _hidden(module)
+    hidden = hidden_computations(module)
     for computation in module.computations:
         if computation not in hidden:
             parts.append(printer.computation(computation, is_entry=computation is module.entry))
@@ -88,7 +88,7 @@ def print_computation(computation: Computation, options: PrintOptions = _EVERYTH
     return _Printer(options).computation(computation, is_entry=False)
 
 
-def _hidden(module: HloModule) -> set[Computation]:
+def hidden_computations(module: HloModule) -> set[Computation]:
     """The computations that are not printed: all async-starts that call them are printed in the short form."""
     starts = [i for i in module.instructions if isinstance(i.op, AsyncStart)]
     hidden = {c for start in starts if has_short_form(start) for c in start.op.called_computations}

@@ -9,7 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 from xlakit.compat.xla_client.text.numbering import in_print_order
 from xlakit.data.literal import Literal
-from xlakit.formats.hlo_text.printer import PrintOptions, print_parts
+from xlakit.formats.hlo_text.header import print_header, print_stack_frames
+from xlakit.formats.hlo_text.lexer import quote
+from xlakit.formats.hlo_text.names import with_plain_names
+from xlakit.formats.hlo_text.printer import PrintOptions, hidden_computations, print_parts
 from xlakit.ir.instruction import Computation, HloModule, Instruction
 from xlakit.ops.data import Constant
 
@@ -102,56 +105,18 @@ def _options(*without: str) -> HloPrintOptions:
 
 def printed(module: HloModule, options: HloPrintOptions) -> str:
     """HLO text in XLA's order; parts that the options leave out may make it unparsable."""
-    module = in_print_order(module)
-    if _is_plain(options):
-        return _without_parts(_text(module, options), options)
-    header = _text(module, options).partition("\n\n")[0]
+    module = with_plain_names(in_print_order(module))
+    header = print_header(module)
     if not options.print_ids:
         header = header.replace(f"HloModule {module.name}", "HloModule ", 1)
-    parts = [header]
+    # The short text has no metadata.
+    if options.print_metadata and options.print_percent:
+        header += print_stack_frames(module.stack_frames)
+    parts, hidden = [header], hidden_computations(module)
     for computation in module.computations:
-        parts.append("\n".join(_lines(computation, options, is_entry=computation is module.entry)))
+        if computation not in hidden:
+            parts.append("\n".join(_lines(computation, options, is_entry=computation is module.entry)))
     return "\n\n".join(parts) + "\n\n"
-
-
-def _is_plain(options: HloPrintOptions) -> bool:
-    """Whether the text is xlakit's own, long or short."""
-    return (
-        options.print_percent == options.print_program_shape == options._counts_operands
-        and options.print_ids
-        and options.print_operand_names
-        and options.print_result_shape
-        and options.print_extra_attributes
-        and options.include_layout_in_shapes
-        and not options.print_operand_shape
-        and not options.compact_operands
-        and not options.canonicalize_instruction_names
-        and not options._writes_called_out
-        and not options.is_in_nested_computation
-        and not options.indent_amount
-        # The short text has no metadata.
-        and not (options.print_metadata and not options.print_percent)
-    )
-
-
-def _text(module: HloModule, options: HloPrintOptions) -> str:
-    return module.to_text(
-        short=not options.print_percent and not options.print_program_shape,
-        metadata=options.print_metadata,
-        large_constants=options.print_large_constants,
-    )
-
-
-def _without_parts(text: str, options: HloPrintOptions) -> str:
-    if not options._counts_operands:
-        # Elements of shapes, which have a [, are numbered everywhere.
-        text = re.sub(r"/\*index=\d+\*/(?=[\w.-]+[,)])", "", text)
-    lines = text.split("\n")
-    if not options.print_backend_config:
-        lines = [re.sub(r', backend_config=(?:"(?:[^"\\]|\\.)*"|\{.*\})', "", line) for line in lines]
-    if not options.print_control_dependencies:
-        lines = [re.sub(r", control-predecessors=\{[^}]*\}", "", line) for line in lines]
-    return "\n".join(lines)
 
 
 def _lines(computation: Computation, options: HloPrintOptions, *, is_entry: bool) -> Iterator[str]:
@@ -173,7 +138,8 @@ def _lines(computation: Computation, options: HloPrintOptions, *, is_entry: bool
     for instruction in computation.instructions:
         root = "ROOT " if instruction is computation.root else ""
         yield f"{pad}  {root}{_line(instruction, names, options)}"
-    yield pad + "}"
+    thread = computation.execution_thread
+    yield pad + ("}" if thread == "main" else f"}}, execution_thread={quote(thread)}")
 
 
 def _name(instruction: Instruction, options: HloPrintOptions) -> str:
