@@ -199,17 +199,14 @@ class Program:
         result_arrays = _arrays(results, self._results * self._count)
         if isinstance(loaded, SpanningExecutable):
             values = self._run_with_others(loaded, argument_arrays)
+        elif self._count == 1:
+            # On this thread, and not in a device's order: a callback may call the next program.
+            values = leaves_of(self.loaded.compiled(*argument_arrays))
         else:
-            values = (
-                self._run_on_one(argument_arrays) if self._count == 1 else self._run_on_all(loaded, argument_arrays)
-            )
+            values = self._run_on_all(loaded, argument_arrays)
         for target, value in zip(result_arrays, values, strict=True):
             if target is not None:
                 np.copyto(target, np.asarray(value))
-
-    def _run_on_one(self, argument_arrays: Sequence[Array | None]) -> list[Any]:
-        # On this thread, and not in a device's order: a callback may call the next program.
-        return leaves_of(self.loaded.compiled(*argument_arrays))
 
     def _run_with_others(self, loaded: SpanningExecutable, argument_arrays: Sequence[Array | None]) -> list[Any]:
         if not self._count:

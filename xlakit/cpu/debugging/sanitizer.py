@@ -99,7 +99,8 @@ class SanitizedExecutable(CpuExecutable):
         code = self._generated_code
         self._can_watch = not code.collectives and self.num_devices == 1 and self._dynamic is None
         self._runs_entry = can_be_repeated(self.module) and not code.program().host_instructions
-        names = sorted({p.function for s in walk(code.plan.steps) for p in _phases(s) if p.tasks})
+        kernels = [step for step in walk(code.plan.steps) if isinstance(step, KernelStep)]
+        names = sorted({phase.function for kernel in kernels for phase in kernel.phases if phase.tasks})
         self._kernels = Linked(self._program, self._target.c_functions, names)
         self._functions = {name: _KERNEL(self._kernels.address(name)) for name in names}
         self._native_call, self._runs_natively = None, False
@@ -477,10 +478,6 @@ def _one_library_thread(imports: Collection[str]) -> Generator[None]:
 def _positions(step: KernelStep, operand: int) -> list[int]:
     """The numbers of all operands that are the same value."""
     return [n for n, value in enumerate(step.operands) if value is step.operands[operand]]
-
-
-def _phases(step: Step) -> Sequence[Any]:
-    return step.phases if isinstance(step, KernelStep) else ()
 
 
 def _checksum(data: Array) -> bytes:

@@ -39,10 +39,6 @@ def _is_bool(kind: PrimitiveType) -> bool:
 # -- integers ------------------------------------------------------------------------------------
 
 
-def _divide(fn: Function, kind: PrimitiveType, a: Value, b: Value) -> Value:
-    return a / b if kind.is_floating else division.divide(fn, kind, a, b)
-
-
 def _remainder(fn: Function, kind: PrimitiveType, a: Value, b: Value) -> Value:
     if not kind.is_floating:
         return division.remainder(fn, kind, a, b)
@@ -164,7 +160,7 @@ BINARY: dict[str, Binary] = {
     "add": _add,
     "subtract": lambda fn, kind, a, b: a - b,
     "multiply": _multiply,
-    "divide": _divide,
+    "divide": lambda fn, kind, a, b: a / b if kind.is_floating else division.divide(fn, kind, a, b),
     "remainder": _remainder,
     "maximum": maximum,
     "minimum": minimum,
@@ -252,10 +248,6 @@ def _round_away(fn: Function, kind: PrimitiveType, a: Value) -> Value:
     return fn.intrinsic("llvm.copysign", a.type, fn.select(size.compare("olt", limit), near, size), a)
 
 
-def _not(fn: Function, kind: PrimitiveType, a: Value) -> Value:
-    return ~a
-
-
 def _count_leading_zeros(fn: Function, kind: PrimitiveType, a: Value) -> Value:
     bits = kind.bit_width
     plain = a & ((1 << bits) - 1) if bits < 8 else a
@@ -275,7 +267,7 @@ UNARY: dict[str, Unary] = {
     "abs": _abs,
     "negate": lambda fn, kind, a: -a,
     "sign": _sign,
-    "not": _not,
+    "not": lambda fn, kind, a: ~a,
     "popcnt": _population_count,
     "count-leading-zeros": _count_leading_zeros,
     "floor": _intrinsic("llvm.floor"),

@@ -43,7 +43,6 @@ from xlakit.ir.attributes import (
     WindowDimension,
 )
 from xlakit.ir.enums import HloEnum, Precision
-from xlakit.ir.instruction import Computation
 from xlakit.ir.operation import Attribute, Kind
 
 
@@ -76,10 +75,6 @@ def _print_float32(value: float) -> str:
     return short if np.float32(short) == np.float32(value) else f"{value:.9g}"
 
 
-def _number_lists(lexer: Lexer) -> tuple[tuple[int, ...], ...]:
-    return tuple(list_of(lexer, "{", "}", parse_integers, "between lists"))
-
-
 def _print_number_lists(lists: Sequence[Sequence[int]]) -> str:
     return "{" + ",".join("{" + joined(numbers) + "}" for numbers in lists) + "}"
 
@@ -109,10 +104,6 @@ def _enum(lexer: Lexer, kind: type[HloEnum]) -> HloEnum:
         raise lexer.error(f"unknown {kind.__name__} '{lexer.text}'", hint=fault.hint) from None
     lexer.advance()
     return member
-
-
-def _print_enum(member: HloEnum) -> str:
-    return member.text
 
 
 def _precisions(lexer: Lexer) -> tuple[Precision, ...]:
@@ -387,29 +378,20 @@ def _print_domain(domain: tuple[Sharding | None, Sharding | None]) -> str:
     return f'{{kind="sharding", entry={entry}, exit={exit_}}}'
 
 
-# -- computations ------------------------------------------------------------------------------------
-
-
-def _print_callee(computation: Computation) -> str:
-    return "%" + computation.name
-
-
-def _print_callees(computations: Sequence[Computation]) -> str:
-    return "{" + ", ".join("%" + c.name for c in computations) + "}"
-
-
 CODECS: dict[Kind, Codec] = {
     Kind.BOOL: _simple(Lexer.expect_bool, lambda v: "true" if v else "false"),
     Kind.INT64: _simple(Lexer.expect_integer, str),
     Kind.FLOAT: _simple(_float32, _print_float32),
     Kind.STRING: _simple(Lexer.expect_string, quote),
     Kind.INT64_LIST: _simple(parse_integers, lambda v: "{" + joined(v) + "}"),
-    Kind.INT64_LIST_LIST: _simple(_number_lists, _print_number_lists),
+    Kind.INT64_LIST_LIST: _simple(
+        lambda lexer: tuple(list_of(lexer, "{", "}", parse_integers, "between lists")), _print_number_lists
+    ),
     Kind.SINGLE_DIMENSION: _simple(_single, lambda v: f"{{{v}}}"),
     Kind.LITERAL: _simple(parse_typed_literal, lambda v: print_literal(v, with_shape=True)),
-    Kind.COMPUTATION: _simple(Lexer.expect_name, _print_callee),
-    Kind.COMPUTATION_LIST: _simple(Lexer.expect_name, _print_callees),
-    Kind.ENUM: Codec(lambda lexer, spec: _enum(lexer, spec.enum), _print_enum),  # pyright: ignore
+    Kind.COMPUTATION: _simple(Lexer.expect_name, lambda v: "%" + v.name),
+    Kind.COMPUTATION_LIST: _simple(Lexer.expect_name, lambda v: "{" + ", ".join("%" + c.name for c in v) + "}"),
+    Kind.ENUM: Codec(lambda lexer, spec: _enum(lexer, spec.enum), lambda v: v.text),  # pyright: ignore
     Kind.PRECISION_LIST: _simple(_precisions, lambda v: "{" + ",".join(p.text for p in v) + "}"),
     Kind.WINDOW: _simple(_window, print_window),
     Kind.CONVOLUTION_DIMENSION_NUMBERS: _simple(_dim_labels, _print_dim_labels),

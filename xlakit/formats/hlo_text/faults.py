@@ -268,7 +268,8 @@ class _Linker(Linker):
 
     def plain(self, findings: Any) -> list[Finding]:
         """The findings that do not result from unreadable parts."""
-        broken = {c for c in self._made_computations() if not self._unread.isdisjoint(c.instructions)}
+        called = {c for i in self.offsets for c in i.op.called_computations}
+        broken = {c for c in called if not self._unread.isdisjoint(c.instructions)}
         kept: list[Finding] = []
         for finding in findings:
             instruction = finding.instruction
@@ -276,6 +277,3 @@ class _Linker(Linker):
             if instruction not in self._unread and broken.isdisjoint(calls):
                 kept.append(finding)
         return kept
-
-    def _made_computations(self) -> set[Computation]:
-        return {c for i in self.offsets for c in i.op.called_computations}

@@ -93,10 +93,6 @@ def _logistic(x: Array) -> Array:
     return np.where(x < 0, e, 1) / (1 + e)
 
 
-def _rsqrt(x: Array) -> Array:
-    return 1 / np.sqrt(x)
-
-
 @operation("exponential", arity=1, pointwise=True, documents=("Exp",))
 class Exponential(Elementary):
     """e to the power of x."""
@@ -157,7 +153,7 @@ class Sqrt(Elementary):
 class Rsqrt(Elementary):
     """1 / sqrt(x)."""
 
-    real = staticmethod(of_doubles(_rsqrt))
+    real = staticmethod(of_doubles(lambda x: 1 / np.sqrt(x)))
     complex = staticmethod(of_wider_complex(of_complex.rsqrt))
 
 

@@ -157,7 +157,10 @@ class _Times:
         chosen = {i for i in computation.instructions if _may_overlap(i)}
         if not chosen:
             return _Plan()
-        own = {i: self._latency(i) if i in chosen else self._work(i) for i in computation.instructions}
+        own = {
+            i: collective_nanoseconds(sent_bytes(i, self._members)) if i in chosen else self._work(i)
+            for i in computation.instructions
+        }
         together = sum(own.values())
         while chosen:
             plan = _Simulation(computation, own, chosen).run()
@@ -166,9 +169,6 @@ class _Times:
                 return plan if plan.nanoseconds + _LEAST.value <= together else _Plan()
             chosen -= worse
         return _Plan()
-
-    def _latency(self, collective: Instruction) -> float:
-        return collective_nanoseconds(sent_bytes(collective, self._members))
 
     def _work(self, instruction: Instruction) -> float:
         """The time of an instruction on one core, in nanoseconds."""

@@ -90,10 +90,6 @@ def _channel(channel: Any) -> int | None:
     return handle
 
 
-def _channel_to_host(handle: Any) -> int:
-    return _channel(handle) or 0
-
-
 def _refuse_in_place(inplace: bool) -> None:
     if inplace:
         raise UnsupportedError(
@@ -161,7 +157,7 @@ TransposeKind = Kind("Transpose", Any, _transpose)
 Algorithm = Kind("RandomAlgorithm", Any, lambda algorithm: RandomAlgorithm(int(algorithm)))
 Groups = Kind("Groups", Sequence[Any], _groups, default=())
 Channel = Kind("ChannelHandle | None", Any, _channel, default=None)
-ChannelToHost = Kind("ChannelHandle", Any, _channel_to_host)
+ChannelToHost = Kind("ChannelHandle", Any, lambda handle: _channel(handle) or 0)
 InPlace = Kind("bool", bool, _refuse_in_place, default=False).unused()
 
 # -- custom calls --------------------------------------------------------------------------------------

@@ -71,8 +71,10 @@ def read_options(data: bytes, options: Any, assignment_of: Callable[[Any], Any])
     _copy(message, options, _OPTIONS)
     if message.argument_layouts:
         options.argument_layouts = [Shape.of(read_shape(shape)) for shape in message.argument_layouts]
-    overrides = message.env_option_overrides
-    options.env_option_overrides = [(name, _override(overrides[name])) for name in sorted(overrides)]
+    options.env_option_overrides = [
+        (name, getattr(value, value.WhichOneof("value") or "string_field"))
+        for name, value in sorted(message.env_option_overrides.items())
+    ]
     read, build = message.executable_build_options, options.executable_build_options
     _copy(read, build, _BUILD)
     for name in _BUILD_LISTS:
@@ -90,7 +92,3 @@ def read_options(data: bytes, options: Any, assignment_of: Callable[[Any], Any])
 def _copy(source: Any, target: Any, names: Iterable[str]) -> None:
     for name in names:
         setattr(target, name, getattr(source, name))
-
-
-def _override(message: Any) -> str | bool | int | float:
-    return getattr(message, message.WhichOneof("value") or "string_field")

@@ -74,10 +74,6 @@ def _emit_execute_device(module: Module) -> None:
     FIBER.store(fn, fiber, "answer", status)
 
 
-def _origin_of(fn: Function, run: Value, device: Value) -> Value:
-    return fn.pointer(RUN.pointer(fn, run, "origins"), device)
-
-
 def _emit_end_device(module: Module) -> None:
     """``end_device(ptr run, i64 device, i64 status)``: record the status of a device that has ended.
 
@@ -108,7 +104,8 @@ def _emit_end_device(module: Module) -> None:
     fn.call("PyErr_Fetch", VOID, *exception)
     is_set = fn.load(PTR, exception[0]).ne(fn.null())
     NOTICE.store(fn, notice, "raised", is_set.cast("zext", I64))
-    status = fn.call("xlakit_host_call", I64, _origin_of(fn, run, device), number, notice)
+    origin = fn.pointer(RUN.pointer(fn, run, "origins"), device)
+    status = fn.call("xlakit_host_call", I64, origin, number, notice)
     with fn.if_(is_set):
         fn.call("PyErr_Restore", VOID, *[fn.load(PTR, part) for part in exception])
     fn.call("PyGILState_Release", VOID, state)

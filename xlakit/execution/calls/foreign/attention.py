@@ -15,6 +15,7 @@ from xlakit.dataclass import dataclass
 from xlakit.errors import ShapeError, UnsupportedError
 from xlakit.execution.calls.foreign.config import Config
 from xlakit.execution.calls.foreign.meaning import Foreign
+from xlakit.lib.constants import zeros_like
 from xlakit.ops.data import constant, iota
 from xlakit.ops.dot import DotDimensionNumbers, dot_general
 from xlakit.ops.elementwise.binary import add, and_, max, mul, sub
@@ -132,11 +133,7 @@ class _Scores:
 
     def masked(self, weights: XlaOp) -> XlaOp:
         """The weights, with zeros where the mask is false."""
-        return weights if self.mask is None else select(self.mask, weights, _zeros_like(weights))
-
-
-def _zeros_like(array: XlaOp) -> XlaOp:
-    return broadcast_in_dim(constant(array.builder, 0, array.shape.element_type), array.shape.dimensions, [])
+        return weights if self.mask is None else select(self.mask, weights, zeros_like(weights))
 
 
 def _bias_and_lengths(foreign: Foreign) -> list[str]:

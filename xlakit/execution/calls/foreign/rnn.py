@@ -23,6 +23,7 @@ from xlakit.data.shape import make_shape
 from xlakit.dataclass import dataclass
 from xlakit.errors import ShapeError, UnsupportedError
 from xlakit.execution.calls.foreign.meaning import Foreign
+from xlakit.lib.constants import zeros_like
 from xlakit.ops.control import scan
 from xlakit.ops.data import constant, get_tuple_element, iota, tuple_
 from xlakit.ops.dot import DotDimensionNumbers, dot_general
@@ -31,7 +32,7 @@ from xlakit.ops.elementwise.compare import lt
 from xlakit.ops.elementwise.elementary import logistic, tanh
 from xlakit.ops.elementwise.select import select
 from xlakit.ops.handle import XlaOp
-from xlakit.ops.movement import broadcast, broadcast_in_dim, concat_in_dim, reshape, slice_in_dim, transpose
+from xlakit.ops.movement import broadcast_in_dim, concat_in_dim, reshape, slice_in_dim, transpose
 from xlakit.ops.reduction import reduce
 
 # The positions in a matrix of the input gate, the forget gate, the cell's new values and the output gate.
@@ -182,7 +183,7 @@ class _Network:
             cells = f * c + i * g
             new = o * tanh(cells)
             runs = _is_running(time, lengths, hidden)
-            output = select(runs, new, _zeros(new))
+            output = select(runs, new, zeros_like(new))
             carried = [select(runs, new, h), select(runs, cells, c)]
             return tuple_([output, concat_in_dim([i, f, g, o], 1), cells, c, h, *carried, weights, lengths])
 
@@ -208,7 +209,7 @@ class _Network:
                 dc * i * (1 - g * g),
                 dh * tanh_cells * o * (1 - o),
             ]
-            sums = concat_in_dim([select(runs, part, _zeros(part)) for part in of_gates], 1)
+            sums = concat_in_dim([select(runs, part, zeros_like(part)) for part in of_gates], 1)
             new = [select(runs, _product(sums, weights, 1, 0), dh_behind), select(runs, dc * f, dc_behind)]
             return tuple_([sums, *new, weights, lengths])
 
@@ -309,7 +310,3 @@ def _merged(array: XlaOp) -> XlaOp:
 
 def _flat(array: XlaOp) -> XlaOp:
     return reshape(array, [math.prod(array.shape.dimensions)])
-
-
-def _zeros(like: XlaOp) -> XlaOp:
-    return broadcast(constant(like.builder, 0, like.shape.element_type), like.shape.dimensions)
