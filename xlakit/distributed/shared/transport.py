@@ -28,19 +28,7 @@ import numpy as np
 
 from xlakit.cpu.runtime.devices.rendezvous import SPIN_NANOSECONDS
 from xlakit.distributed.packing import Bytes
-from xlakit.distributed.shared import doorbell
-from xlakit.distributed.shared.rings import (
-    BYTES,
-    FORGET,
-    INLINE,
-    INLINE_BODY,
-    MOST_HEAD,
-    NO_BODY,
-    BodyLocation,
-    InRing,
-    OutRing,
-    Record,
-)
+from xlakit.distributed.shared import doorbell, rings
 from xlakit.distributed.shared.segments import MOST_RECEIVERS, Lease, Memory, Segment, Segments, received
 from xlakit.distributed.transport import Lost, Receive
 from xlakit.distributed.zeromq import ZeroMqTransport
@@ -53,7 +41,7 @@ _SECRET_BYTES: Final = 16
 _BELL_BYTES: Final = 4096
 # The interval at which ZeroMQ is polled if all known processes write into rings, in seconds.
 _LOOK = 0.02
-_NO_BODY, _INLINE_BODY = BodyLocation(NO_BODY), BodyLocation(INLINE_BODY)
+_NO_BODY, _INLINE_BODY = rings.BodyLocation(rings.NO_BODY), rings.BodyLocation(rings.INLINE_BODY)
 # The bytes of segments that are kept at least.
 _LEAST_KEPT = 1 << 26
 
@@ -61,7 +49,7 @@ _LEAST_KEPT = 1 << 26
 class _Neighbor:
     """A process of this machine to which this one writes. index: its word in segments."""
 
-    def __init__(self, index: int, endpoint: dict[str, Any], bell: Memory, ring: OutRing) -> None:
+    def __init__(self, index: int, endpoint: dict[str, Any], bell: Memory, ring: rings.OutRing) -> None:
         self.index = index
         self.secret: str = endpoint["secret"]
         self.bell = bell
@@ -75,7 +63,7 @@ class _Neighbor:
 class _Source:
     """A ring that this process reads, and the segments of its writer."""
 
-    def __init__(self, ring: InRing, process: int, receiver: int) -> None:
+    def __init__(self, ring: rings.InRing, process: int, receiver: int) -> None:
         self.ring = ring
         self.process = process
         # This process's word in the writer's segments.
@@ -144,7 +132,7 @@ class SharedMemoryTransport:
             bell = Memory.of(theirs["process"], theirs["bell"], _BELL_BYTES)
             if bell.bytes[8 : 8 + _SECRET_BYTES].tobytes() != secret:
                 return
-            ring = OutRing(self._bells.publish)
+            ring = rings.OutRing(self._bells.publish)
         except OSError:
             # The process belongs to another user or container, for example: ZeroMQ stays in use.
             return
@@ -169,7 +157,7 @@ class SharedMemoryTransport:
                 neighbor.ring.memory.close_file()
                 self._inner.send(rank, self._control(_SWITCH, neighbor))
             location = None
-            if not neighbor.is_closed and len(head) <= MOST_HEAD:
+            if not neighbor.is_closed and len(head) <= rings.MOST_HEAD:
                 location, body = self._locate_body(neighbor, body)
             if location is not None:
                 slept = neighbor.ring.write(head, body, location, neighbor.bell.address)
@@ -198,7 +186,7 @@ class SharedMemoryTransport:
         if slept == doorbell.SELECTS:
             self._inner.send(rank, self._control(_RING_BELL, neighbor))
 
-    def _locate_body(self, neighbor: _Neighbor, body: Bytes | None) -> tuple[BodyLocation | None, Bytes | None]:
+    def _locate_body(self, neighbor: _Neighbor, body: Bytes | None) -> tuple[rings.BodyLocation | None, Bytes | None]:
         """The location of a message's body, in the ring or in a segment, and the body, copied to its segment if needed.
 
         The location is None if there is no memory for a segment.
@@ -209,7 +197,7 @@ class SharedMemoryTransport:
         segment = lease.segment if isinstance(lease, Lease) and len(body) == lease.size else None
         # A receiver acknowledges a use of a segment once, so it can get the body in that segment only once.
         if segment is None or neighbor.index in segment.receivers:
-            if len(body) <= INLINE:
+            if len(body) <= rings.INLINE:
                 return _INLINE_BODY, body
             copy = self._segments.take(len(body), self._lost_indices())
             if copy is None:
@@ -218,11 +206,11 @@ class SharedMemoryTransport:
             body, segment = copy, copy.base.segment  # pyright: ignore[reportAttributeAccessIssue, reportOptionalMemberAccess]
         segment.receivers.add(neighbor.index)
         segment.known_to.add(neighbor.index)
-        return BodyLocation(segment.number, segment.memory.fd, segment.memory.size, segment.use), body
+        return rings.BodyLocation(segment.number, segment.memory.fd, segment.memory.size, segment.use), body
 
     def new_body(self, size: int) -> Bytes:
         """Memory for a body: a segment, from which it is sent without a copy, if possible."""
-        if size > INLINE and any(n.is_switched for n in self._neighbors.values()):
+        if size > rings.INLINE and any(n.is_switched for n in self._neighbors.values()):
             body = self._segments.take(size, self._lost_indices())
             if body is not None:
                 return body
@@ -236,7 +224,7 @@ class SharedMemoryTransport:
         with self._lock:
             for rank, neighbor in self._neighbors.items():
                 if neighbor.index in segment.known_to and not neighbor.is_lost:
-                    location = BodyLocation(FORGET, use=segment.number)
+                    location = rings.BodyLocation(rings.FORGET, use=segment.number)
                     self._wake(rank, neighbor, neighbor.ring.write(b"", None, location, neighbor.bell.address))
 
     def connected(self) -> list[int]:
@@ -277,7 +265,7 @@ class SharedMemoryTransport:
                 any_arrived = True
                 if record.body is not None:
                     self._receive(record.head, record.body)
-                elif record.location.segment == FORGET:
+                elif record.location.segment == rings.FORGET:
                     source.segments.pop(record.location.use, None)
                 else:
                     try:
@@ -300,7 +288,7 @@ class SharedMemoryTransport:
         for rank in [rank for rank, theirs in self._endpoints.items() if theirs == endpoint]:
             self._lost(rank)
 
-    def _body_of(self, source: _Source, record: Record) -> Bytes:
+    def _body_of(self, source: _Source, record: rings.Record) -> Bytes:
         location = record.location
         memory = source.segments.get(location.segment)
         if memory is None:
@@ -322,10 +310,10 @@ class SharedMemoryTransport:
         if kind == _OFFER:
             theirs = json.loads(text)
             try:
-                memory = Memory.of(theirs["process"], theirs["ring"], BYTES)
+                memory = Memory.of(theirs["process"], theirs["ring"], rings.BYTES)
             except OSError:
                 return
-            ring = InRing(memory, self._bells.load, self._bells.store)
+            ring = rings.InRing(memory, self._bells.load, self._bells.store)
             self._offered[theirs["zeromq"]] = _Source(ring, theirs["process"], theirs["receiver"])
             ring.accept()
         elif kind == _SWITCH and text in self._offered:

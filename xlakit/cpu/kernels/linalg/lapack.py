@@ -24,23 +24,9 @@ from typing import Final
 
 from xlakit import machine
 from xlakit.cpu.declined import DeclinedError
+from xlakit.cpu.kernels.linalg import lapack_routines as routines
 from xlakit.cpu.kernels.linalg.lapack_blocked import LEAST_BLOCKED, Arrays, Blocked, BlockedLu, BlockedQ, BlockedQr
 from xlakit.cpu.kernels.linalg.lapack_eigen import BlockedEigh
-from xlakit.cpu.kernels.linalg.lapack_routines import (
-    CALLS,
-    S32,
-    Argument,
-    ArrayType,
-    Call,
-    Data,
-    Integer,
-    Letter,
-    Null,
-    Operand,
-    Problem,
-    Result,
-    Work,
-)
 from xlakit.cpu.kernels.linalg.lapack_small import SmallCholesky, SmallLu, small_method
 from xlakit.cpu.kernels.linalg.lapack_svd import BlockedSvd, is_nearly_square
 from xlakit.cpu.kernels.linalg.lapack_vectors import LEAST_VECTORS
@@ -71,7 +57,7 @@ _PRODUCT_CYCLES = 0.6
 _WITHOUT_LENGTHS = ("potrf", "trsm")
 # The methods for few large matrices.
 _WITH_VECTORS: Final = {"syevd": BlockedEigh, "heevd": BlockedEigh, "gesdd": BlockedSvd}
-_METHODS: Final[Mapping[str, Callable[[Function, Problem], Blocked]]] = {
+_METHODS: Final[Mapping[str, Callable[[Function, routines.Problem], Blocked]]] = {
     "getrf": BlockedLu,
     "geqrf": BlockedQr,
     "orgqr": BlockedQ,
@@ -95,9 +81,9 @@ def emit_lapack(module: Module, instruction: Instruction) -> Kernel:
     if rank < 0 or any(s.dimensions[:rank] != batch for s in (*operands, *results)):
         raise DeclinedError(f"LAPACK's {name} of arrays with other batches")
     attributes = call_attributes(instruction)
-    problem = Problem(prefix, _each(operands, rank), _each(results, rank), attributes)
+    problem = routines.Problem(prefix, _each(operands, rank), _each(results, rank), attributes)
     try:
-        call = CALLS[name](problem)
+        call = routines.CALLS[name](problem)
     except (KeyError, IndexError) as error:
         raise DeclinedError(f"LAPACK's {name} without {error}") from None
     count = math.prod(batch)
@@ -110,7 +96,7 @@ def emit_lapack(module: Module, instruction: Instruction) -> Kernel:
     return Kernel((Phase(function.name, 1 if is_shared else count, count * cost),), dict(call.updates))
 
 
-def _is_blocked(problem: Problem, routine: str) -> bool:
+def _is_blocked(problem: routines.Problem, routine: str) -> bool:
     """Whether a routine has a blocked method that pays off for a matrix of this size."""
     if routine not in _METHODS:
         return False
@@ -121,7 +107,7 @@ def _is_blocked(problem: Problem, routine: str) -> bool:
     return (problem.length(1) if routine in ("orgqr", "ungqr") else least) >= LEAST_BLOCKED.value
 
 
-def _each(shapes: Sequence[Shape], rank: int) -> tuple[ArrayType, ...]:
+def _each(shapes: Sequence[Shape], rank: int) -> tuple[routines.ArrayType, ...]:
     """The types of the arrays of one matrix, without the batch."""
     return tuple((s.element_type, s.dimensions[rank:]) for s in shapes)
 
@@ -129,11 +115,13 @@ def _each(shapes: Sequence[Shape], rank: int) -> tuple[ArrayType, ...]:
 class _Kernel:
     """Writes the function of a call."""
 
-    def __init__(self, module: Module, problem: Problem, call: Call, counts: Mapping[str, int]) -> None:
+    def __init__(
+        self, module: Module, problem: routines.Problem, call: routines.Call, counts: Mapping[str, int]
+    ) -> None:
         self._problem = problem
         self._call = call
         self._counts = counts
-        numbers = [a.number for a in call.arguments if isinstance(a, Integer)]
+        numbers = [a.number for a in call.arguments if isinstance(a, routines.Integer)]
         if max(numbers, default=0) > _LARGEST:
             raise DeclinedError(f"{call.routine} with numbers that LAPACK's integers do not hold")
         self._fn, table, begin, end = kernel_function(module, f"lapack_{call.routine}")
@@ -232,27 +220,27 @@ class _Kernel:
         """Call the routine."""
         fn, call = self._fn, self._call
         has_lengths = call.routine[1:] not in _WITHOUT_LENGTHS
-        letters = sum(isinstance(a, Letter) for a in call.arguments) if has_lengths else 0
+        letters = sum(isinstance(a, routines.Letter) for a in call.arguments) if has_lengths else 0
         symbol = blas.declare(fn.module, call.routine, len(call.arguments), letters)
         fn.call(symbol, VOID, *map(self._argument, call.arguments), *[fn.i64(1)] * letters)
         for work, result in call.unpacked.items():
             self._unpack(self._works[work], self._results[1], self._results[result])
 
-    def _argument(self, argument: Argument) -> Value:
-        if isinstance(argument, Letter):
+    def _argument(self, argument: routines.Argument) -> Value:
+        if isinstance(argument, routines.Letter):
             return self._arguments.letter(argument.text)
-        if isinstance(argument, Integer):
+        if isinstance(argument, routines.Integer):
             return self._arguments.integer(argument.number)
-        if isinstance(argument, Data):
+        if isinstance(argument, routines.Data):
             return self._arguments.data(argument.data)
-        if isinstance(argument, Operand):
+        if isinstance(argument, routines.Operand):
             return self._operands[argument.number]
-        if isinstance(argument, Result):
+        if isinstance(argument, routines.Result):
             kind = self._problem.results[argument.number][0]
             return self._fn.at(self._results[argument.number], I8, argument.start * kind.byte_width)
-        if isinstance(argument, Work):
+        if isinstance(argument, routines.Work):
             return self._works[argument.name]
-        if isinstance(argument, Null):
+        if isinstance(argument, routines.Null):
             return self._fn.null()
         return self._arguments.integer(self._counts[argument.work])
 
@@ -278,7 +266,7 @@ class _Kernel:
         """Fill results for an operand that is not finite: floats are NaN, integers are 0, and info is 1."""
         fn = self._fn
         for result, (pointer, (kind, dims)) in enumerate(zip(self._results, self._problem.results, strict=True)):
-            if kind is S32:
+            if kind is routines.S32:
                 fn.store(fn.i32(int(result == len(self._results) - 1)), pointer)
                 continue
             nan = constant(fn, kind, kind.dtype.type(math.nan))
@@ -315,6 +303,6 @@ class _Kernel:
                 fn.store(signed, fn.at(target, real, 1))
 
 
-def _bytes(array: ArrayType) -> int:
+def _bytes(array: routines.ArrayType) -> int:
     kind, dims = array
     return math.prod(dims) * kind.byte_width

@@ -10,24 +10,13 @@ from typing import Any
 import numpy as np
 
 from xlakit.cpu.declined import DeclinedError
-from xlakit.cpu.kernels.linalg.lapack_routines import (
-    Argument,
-    Call,
-    Data,
-    Integer,
-    Letter,
-    Null,
-    Operand,
-    Result,
-    Work,
-    WorkSize,
-)
+from xlakit.cpu.kernels.linalg import lapack_routines as routines
 from xlakit.cpu.kernels.shared import blas
 
 _LARGEST = 2**31 - 1
 
 
-def workspace_counts(call: Call) -> dict[str, int]:
+def workspace_counts(call: routines.Call) -> dict[str, int]:
     """The number of elements of each workspace of a call, by name.
 
     They are at least what LAPACK's documentation requires, so code from the cache may run with another LAPACK. Raises
@@ -55,34 +44,34 @@ def _count(first: Any) -> int:
     return math.ceil(number)
 
 
-def _workspace_query(call: Call) -> Mapping[str, Any]:
+def _workspace_query(call: routines.Call) -> Mapping[str, Any]:
     """The first elements of the workspaces after a workspace query, which reports sizes and reads no array."""
     works = {work.name: np.zeros(4, work.kind.dtype) for work in call.works}
     anywhere = np.zeros(8, np.complex128)
     buffers: list[Any] = []
 
-    def address(argument: Argument) -> int | None:
-        if isinstance(argument, Work):
+    def address(argument: routines.Argument) -> int | None:
+        if isinstance(argument, routines.Work):
             return works[argument.name].ctypes.data
-        if isinstance(argument, (Operand, Result)):
+        if isinstance(argument, (routines.Operand, routines.Result)):
             return anywhere.ctypes.data
-        if isinstance(argument, Null):
+        if isinstance(argument, routines.Null):
             return None
         buffer = ctypes.create_string_buffer(_bytes(argument), 16)
         buffers.append(buffer)
         return ctypes.addressof(buffer)
 
     addresses = [address(argument) for argument in call.arguments]
-    lengths = sum(isinstance(argument, Letter) for argument in call.arguments)
+    lengths = sum(isinstance(argument, routines.Letter) for argument in call.arguments)
     kinds = [ctypes.c_void_p] * len(addresses) + [ctypes.c_int64] * lengths
     ctypes.CFUNCTYPE(None, *kinds)(blas.address(call.routine))(*addresses, *[1] * lengths)
     return {name: memory[0] for name, memory in works.items()}
 
 
-def _bytes(argument: Letter | Integer | Data | WorkSize) -> bytes:
-    if isinstance(argument, Letter):
+def _bytes(argument: routines.Letter | routines.Integer | routines.Data | routines.WorkSize) -> bytes:
+    if isinstance(argument, routines.Letter):
         return argument.text.encode()
-    if isinstance(argument, Data):
+    if isinstance(argument, routines.Data):
         return argument.data
-    number = argument.number if isinstance(argument, Integer) else -1
+    number = argument.number if isinstance(argument, routines.Integer) else -1
     return number.to_bytes(4, "little", signed=True)

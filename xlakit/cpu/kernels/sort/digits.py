@@ -15,15 +15,7 @@ from typing import ClassVar, Final
 
 import numpy as np
 
-from xlakit.cpu.kernels.sort.keys import (
-    has_exceptions,
-    is_unchanged,
-    largest_magnitude,
-    load_bits,
-    nans_are_last,
-    store_raw,
-    width_of,
-)
+from xlakit.cpu.kernels.sort import keys
 from xlakit.cpu.kernels.sort.record import COUNTS_BYTES, RADIX, RADIX_BITS, Record
 from xlakit.cpu.llvm import I1, I8, I32, I64, PTR, Effort, Function, Type, Value, integer
 from xlakit.cpu.llvm.loop import NO_UNROLL
@@ -89,14 +81,14 @@ def _table(fn: Function, record: Record, *, exceptions: bool) -> Value:
     for own, (key, shift) in zip(words, digits, strict=True):
         offset = record.field(key.operand, key.part).offset
         own[Word.BYTE] = (offset + shift) // 8
-        if is_unchanged(key) and (key.kind.is_floating or width_of(key.kind) < 8):
+        if keys.is_unchanged(key) and (key.kind.is_floating or keys.width_of(key.kind) < 8):
             own[Word.FORM] = Form.MAPPED
             own[Word.MAP] = words.nbytes + len(maps) - (own.ctypes.data - words.ctypes.data)
             maps += bytes(_small_order(key, bits) for bits in range(RADIX))
-        elif is_unchanged(key):
+        elif keys.is_unchanged(key):
             is_top = shift + RADIX_BITS == key.kind.bit_width
             own[Word.INVERTED] = (0x80 if is_top and key.kind.is_signed else 0) ^ (0xFF if key.descending else 0)
-        elif exceptions and has_exceptions(key):
+        elif exceptions and keys.has_exceptions(key):
             _set_exceptions(own, key, offset, shift)
     data = words.tobytes() + maps
     return fn.address(fn.module.shared_data(f"digits_{hashlib.sha256(data).hexdigest()[:16]}", data))
@@ -111,15 +103,15 @@ def _set_exceptions(words: np.ndarray, key: SortKey, offset: int, shift: int) ->
     words[Word.ZERO_DIGIT] = ((top if key.zeros_equal else top - 1) >> shift) & (RADIX - 1)
     if key.nan is not NanOrder.BITS:
         # They are at both ends of the order of bits, next to each other where these wrap around.
-        payloads = top - 1 - largest_magnitude(key.kind)
+        payloads = top - 1 - keys.largest_magnitude(key.kind)
         words[Word.NANS], words[Word.NUMBER_OF_NANS] = 2 * top - payloads, 2 * payloads
-        words[Word.NAN_DIGIT] = RADIX - 1 if nans_are_last(key) else 0
+        words[Word.NAN_DIGIT] = RADIX - 1 if keys.nans_are_last(key) else 0
 
 
 def _small_order(key: SortKey, bits: int) -> int:
     """The place of a byte's bits among those of a type of a byte or less; unused bits do not matter."""
     kind = key.kind
-    top = 1 << (width_of(kind) - 1)
+    top = 1 << (keys.width_of(kind) - 1)
     bits &= 2 * top - 1
     place = bits
     if kind.is_signed:
@@ -142,7 +134,7 @@ def _order_of_float(key: SortKey, bits: int, top: int) -> int:
         if bits == top:
             return end
         return ordered - (not is_negative) if key.nan is NanOrder.HIGH else ordered + is_negative
-    if key.nan is not NanOrder.BITS and bits & (top - 1) > largest_magnitude(key.kind):
+    if key.nan is not NanOrder.BITS and bits & (top - 1) > keys.largest_magnitude(key.kind):
         return end
     return ordered + (key.zeros_equal and ordered == top - 1)
 
@@ -201,7 +193,7 @@ class ByDigit:
         word = {w: _word(fn, digit, w) for w in Word}
 
         def of_float(index: Value) -> Value:
-            value = load_bits(fn, type, records, index)
+            value = keys.load_bits(fn, type, records, index)
             if self.record < 64:
                 value = value.resized(I64)
             key = (value >> word[Word.SHIFT].resized(value.type)).resized(I64) & word[Word.MASK]
@@ -247,9 +239,9 @@ class ByDigit:
                 with fn.loop(first, last, step, hints=NO_UNROLL) as loop:
                     for number in range(step):
                         index = loop.index + number
-                        value = load_bits(fn, type, source, index)
+                        value = keys.load_bits(fn, type, source, index)
                         position = self.increment(fn, positions, read(index))
-                        store_raw(fn, value, target, position.resized(I64))
+                        keys.store_raw(fn, value, target, position.resized(I64))
             return ()
 
         self.by_form(fn, digit, move)

@@ -18,19 +18,10 @@ from typing import Any, Final
 from xlakit.data.shape import Shape
 from xlakit.errors import ArgumentError, HandlerError, UnsupportedError
 from xlakit.execution.calls.c_calls import Memory, address_of, memory_of
-from xlakit.execution.calls.ffi import structures
+from xlakit.execution.calls.ffi import interface, structures
 from xlakit.execution.calls.ffi.attributes import Attribute, parse_attributes
 from xlakit.execution.calls.ffi.frames import Structure, call_frame
 from xlakit.execution.calls.ffi.handshake import ask_version
-from xlakit.execution.calls.ffi.interface import (
-    States,
-    await_future,
-    drop_states,
-    is_error,
-    new_states,
-    table_address,
-    take_error,
-)
 from xlakit.execution.calls.ffi.structures import Stage
 from xlakit.ir.enums import CustomCallApiVersion
 from xlakit.ir.instruction import Instruction
@@ -81,7 +72,7 @@ class FfiTarget:
     def _check_version(self, address: int) -> None:
         frame = _Frame((), (), {})
         version, error = ask_version(address, frame.fields)
-        if is_error(error):
+        if interface.is_error(error):
             raise failure(self.name, error)
         if version == (0, 0):
             raise ArgumentError(
@@ -140,8 +131,8 @@ class FfiTarget:
         with self._lock:
             held = self._states.get(instruction)
             if held is None:
-                held = _Held(*new_states())
-                weakref.finalize(held, drop_states, held.number)
+                held = _Held(*interface.new_states())
+                weakref.finalize(held, interface.drop_states, held.number)
                 self._run(Stage.INSTANTIATE, _Frame((), (), attributes), structures.Context(0, held.number))
                 self._states[instruction] = held
         # The states of these stages belong to one run, which makes them anew.
@@ -157,19 +148,19 @@ class FfiTarget:
         fields.stage, fields.ctx, fields.future = stage, ctypes.addressof(context), None
         self._raise(function(ctypes.byref(fields)))
         if fields.future:
-            self._raise(await_future(fields.future))
+            self._raise(interface.await_future(fields.future))
 
 
 def failure(name: str, error: int) -> HandlerError:
     """The error of a custom call whose handler has failed; ``error``: the address that the handler returned."""
-    code, message = take_error(error)
+    code, message = interface.take_error(error)
     return HandlerError(f"custom call '{name}' failed: {message or code}", code=code)
 
 
 class _Held:
     """The states of one call, which end with its instruction."""
 
-    def __init__(self, number: int, states: States) -> None:
+    def __init__(self, number: int, states: interface.States) -> None:
         self.number = number
         self.states = states
 
@@ -181,7 +172,7 @@ class _Frame:
         self, operands: Sequence[Memory], results: Sequence[Memory], attributes: Mapping[str, Attribute]
     ) -> None:
         self._held: list[Any] = []
-        frame = call_frame(_arrays(operands), _arrays(results), attributes, api=table_address())
+        frame = call_frame(_arrays(operands), _arrays(results), attributes, api=interface.table_address())
         self.fields: Any = self._written(frame)
 
     def _written(self, structure: Structure) -> ctypes.Structure:

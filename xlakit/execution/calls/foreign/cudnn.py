@@ -12,14 +12,7 @@ from typing import Final
 
 from xlakit.data.shape import Shape
 from xlakit.errors import ShapeError, UnsupportedError
-from xlakit.execution.calls.foreign.activations import (
-    Activation,
-    elu,
-    leaky_relu,
-    need_floats,
-    relu,
-    relu6,
-)
+from xlakit.execution.calls.foreign import activations
 from xlakit.execution.calls.foreign.meaning import Foreign
 from xlakit.ir.attributes import ConvolutionDimensionNumbers, Window, WindowDimension
 from xlakit.ops.convolution import Convolution
@@ -29,13 +22,13 @@ from xlakit.ops.elementwise.elementary import logistic, tanh
 from xlakit.ops.handle import XlaOp, emit
 from xlakit.ops.movement import broadcast_in_dim, reshape, rev, transpose
 
-_FUNCTIONS: Final[dict[str, Activation | None]] = {
+_FUNCTIONS: Final[dict[str, activations.Activation | None]] = {
     "kNone": None,
-    "kRelu": relu,
-    "kRelu6": relu6,
+    "kRelu": activations.relu,
+    "kRelu6": activations.relu6,
     "kSigmoid": lambda _, x: logistic(x),
     "kTanh": lambda _, x: tanh(x),
-    "kElu": elu(1.0),
+    "kElu": activations.elu(1.0),
     "kLeakyRelu": None,
 }
 
@@ -61,9 +54,9 @@ def with_bias(foreign: Foreign) -> XlaOp:
     bias = convert_element_type(bias, kind)
     value = add(value, broadcast_in_dim(bias, value.shape.dimensions, [numbers.output_feature_dimension]))
     name = config.choice("activation_mode", tuple(_FUNCTIONS))
-    function = leaky_relu(config.number("leakyrelu_alpha")) if name == "kLeakyRelu" else _FUNCTIONS[name]
+    function = activations.leaky_relu(config.number("leakyrelu_alpha")) if name == "kLeakyRelu" else _FUNCTIONS[name]
     if function is not None:
-        need_floats(foreign, f"the activation {name}", value)
+        activations.need_floats(foreign, f"the activation {name}", value)
         value = function(foreign, value)
     return foreign.finished(value)
 

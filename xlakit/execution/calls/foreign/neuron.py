@@ -5,14 +5,7 @@ from __future__ import annotations
 import math
 
 from xlakit.errors import ShapeError
-from xlakit.execution.calls.foreign.activations import (
-    Activation,
-    gelu_erf,
-    gelu_tanh,
-    need_floats,
-    softmax_along,
-    swish,
-)
+from xlakit.execution.calls.foreign import activations
 from xlakit.execution.calls.foreign.meaning import Foreign
 from xlakit.lib.arithmetic import arg_min_max
 from xlakit.ops.data import constant, get_tuple_element
@@ -32,12 +25,12 @@ def erf(foreign: Foreign) -> XlaOp:
 
 def gelu(foreign: Foreign) -> XlaOp:
     """The function x / 2 (1 + erf(x / sqrt(2)))."""
-    return _each(foreign, gelu_erf)
+    return _each(foreign, activations.gelu_erf)
 
 
 def approximate_gelu(foreign: Foreign) -> XlaOp:
     """The same by a hyperbolic tangent."""
-    return _each(foreign, gelu_tanh)
+    return _each(foreign, activations.gelu_tanh)
 
 
 def gelu_slope(foreign: Foreign) -> XlaOp:
@@ -53,13 +46,13 @@ def gelu_slope(foreign: Foreign) -> XlaOp:
 
 def silu(foreign: Foreign) -> XlaOp:
     """The function x logistic(x)."""
-    return _each(foreign, swish)
+    return _each(foreign, activations.swish)
 
 
 def softmax(foreign: Foreign) -> XlaOp:
     """exp(x - max) / sum along the dimension that is the config."""
     (x,) = foreign.need_operands(["x"])
-    return foreign.finished(softmax_along(foreign, x, _dimension(foreign, x)))
+    return foreign.finished(activations.softmax_along(foreign, x, _dimension(foreign, x)))
 
 
 def softmax_gradient(foreign: Foreign) -> XlaOp:
@@ -99,7 +92,7 @@ def arg_min(foreign: Foreign) -> XlaOp:
 def top_k(foreign: Foreign) -> XlaOp:
     """The largest elements of the last dimension, as many as the config says, in order, and their positions."""
     (x,) = foreign.need_operands(["x"])
-    need_floats(foreign, foreign.op.custom_call_target, x)
+    activations.need_floats(foreign, foreign.op.custom_call_target, x)
     found = top_k_of(x, foreign.config.needed_integer("k"))
     return foreign.all_finished([get_tuple_element(found, 0), get_tuple_element(found, 1)])
 
@@ -110,14 +103,14 @@ def _position(foreign: Foreign, is_min: bool) -> XlaOp:
     return foreign.finished(arg_min_max(x, kind, along, is_min))
 
 
-def _each(foreign: Foreign, function: Activation) -> XlaOp:
+def _each(foreign: Foreign, function: activations.Activation) -> XlaOp:
     (x,) = foreign.need_operands(["x"])
-    need_floats(foreign, foreign.op.custom_call_target, x)
+    activations.need_floats(foreign, foreign.op.custom_call_target, x)
     return foreign.finished(function(foreign, convert_element_type(x, foreign.sum_type())))
 
 
 def _dimension(foreign: Foreign, x: XlaOp) -> int:
-    need_floats(foreign, foreign.op.custom_call_target, x)
+    activations.need_floats(foreign, foreign.op.custom_call_target, x)
     along = foreign.config.needed_integer("dimension")
     if not 0 <= along < x.shape.rank:
         raise foreign.config.error("dimension", f"a dimension of {x.shape}")

@@ -7,17 +7,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from xlakit.errors import ShapeError
-from xlakit.execution.calls.foreign.activations import (
-    Activation,
-    elu,
-    gelu_erf,
-    gelu_tanh,
-    need_floats,
-    relu,
-    relu6,
-    softmax_along,
-    swish,
-)
+from xlakit.execution.calls.foreign import activations
 from xlakit.execution.calls.foreign.config import Config
 from xlakit.execution.calls.foreign.meaning import Foreign
 from xlakit.ops.data import constant
@@ -29,14 +19,14 @@ from xlakit.ops.handle import XlaOp
 from xlakit.ops.movement import broadcast_in_dim, transpose
 from xlakit.ops.reduction import reduce
 
-_FUNCTIONS: Final[dict[str, Activation]] = {
-    "RELU": relu,
+_FUNCTIONS: Final[dict[str, activations.Activation]] = {
+    "RELU": activations.relu,
     "TANH": lambda _, x: tanh(x),
-    "GELU_ERF": gelu_erf,
-    "GELU_TANH": gelu_tanh,
-    "RELU6": relu6,
+    "GELU_ERF": activations.gelu_erf,
+    "GELU_TANH": activations.gelu_tanh,
+    "RELU6": activations.relu6,
     "SIGMOID": lambda _, x: logistic(x),
-    "SWISH": swish,
+    "SWISH": activations.swish,
 }
 # Fusions that add an operand of the call.
 _ADDED: Final = ("BIAS", "BINARY_ADD", "SUM")
@@ -69,7 +59,7 @@ def matmul(foreign: Foreign) -> XlaOp:
         if name in _ADDED:
             value = add(value, _spread(convert_element_type(next(operands), kind), value))
         else:
-            need_floats(foreign, f"the fusion {name}", value)
+            activations.need_floats(foreign, f"the fusion {name}", value)
             value = _function(name, config)(foreign, value)
     order = _order(config, "result", value.shape.rank)
     # The result's dimensions in this order are those of the product.
@@ -79,11 +69,11 @@ def matmul(foreign: Foreign) -> XlaOp:
 def softmax(foreign: Foreign) -> XlaOp:
     """exp(x - max) / sum along ``softmax_axis`` of ``onednn_softmax_config``."""
     (x,) = foreign.need_operands(["x"])
-    need_floats(foreign, "softmax", x)
+    activations.need_floats(foreign, "softmax", x)
     axis = foreign.config.integer("softmax_axis")
     if not 0 <= axis < x.shape.rank:
         raise foreign.config.error("softmax_axis", f"a dimension of {x.shape}")
-    return foreign.finished(softmax_along(foreign, x, axis))
+    return foreign.finished(activations.softmax_along(foreign, x, axis))
 
 
 def layer_norm(foreign: Foreign) -> XlaOp:
@@ -113,12 +103,12 @@ def layer_norm(foreign: Foreign) -> XlaOp:
     )
 
 
-def _function(name: str, config: Config) -> Activation:
+def _function(name: str, config: Config) -> activations.Activation:
     if name in _FUNCTIONS:
         return _FUNCTIONS[name]
     alpha = _bits(config.section("fusions"), "alpha_typecast")
     if name == "ELU":
-        return elu(alpha)
+        return activations.elu(alpha)
     return lambda foreign, x: mul(foreign.scalar(alpha, x), x)
 
 
