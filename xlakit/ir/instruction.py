@@ -18,6 +18,7 @@ from xlakit.data.html import HtmlPage
 from xlakit.data.immutable import Immutable
 from xlakit.data.shape import ProgramShape, Shape
 from xlakit.dataclass import dataclass
+from xlakit.deprecation import renamed_attribute
 from xlakit.errors import Location, ParseError, ShapeError, VerificationError, XlakitError
 from xlakit.ir.attributes import (
     NO_ANNOTATIONS,
@@ -162,7 +163,7 @@ class Computation(Immutable):
     # Whether an instruction in it, or in what it calls, must run even if its result is not used.
     has_side_effect: bool = field(init=False, repr=False)
     # The instructions that call other computations.
-    callers: tuple[Instruction, ...] = field(init=False, repr=False)
+    calling_instructions: tuple[Instruction, ...] = field(init=False, repr=False)
     # Whether its result at an index depends only on its arguments at that index.
     is_pointwise: bool = field(init=False, repr=False)
 
@@ -170,8 +171,11 @@ class Computation(Immutable):
         write = object.__setattr__
         acts = any(i.op.can_have_effect and i.op.has_side_effect for i in self.instructions)
         write(self, "has_side_effect", acts)
-        write(self, "callers", tuple([i for i in self.instructions if i.op.can_call and i.op.called_computations]))
+        calls = tuple([i for i in self.instructions if i.op.can_call and i.op.called_computations])
+        write(self, "calling_instructions", calls)
         write(self, "is_pointwise", all(i.is_pointwise for i in self.instructions))
+
+    callers = renamed_attribute("callers", "calling_instructions")
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _entry_of, (HloModule(self.name, self),)
@@ -487,6 +491,6 @@ def computations_callees_first(roots: Iterable[Computation]) -> list[Computation
                 continue
             state[computation] = False
             stack.append((computation, True))
-            callees = dict.fromkeys(c for i in computation.callers for c in i.op.called_computations)
+            callees = dict.fromkeys(c for i in computation.calling_instructions for c in i.op.called_computations)
             stack.extend((c, False) for c in reversed(callees) if not state.get(c, False))
     return order

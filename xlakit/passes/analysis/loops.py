@@ -34,7 +34,7 @@ class LoopPass(CalleesPass):
 
     def may_change(self, computation: Computation) -> bool:
         """Whether it has a loop."""
-        return any(isinstance(i.op, While) for i in computation.callers)
+        return any(isinstance(i.op, While) for i in computation.calling_instructions)
 
 
 class Loop:

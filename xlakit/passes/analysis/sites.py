@@ -32,7 +32,7 @@ def sites_met_apart(module: HloModule, *, by_caller: bool = False) -> Set[str]:
     counts = Counter[str]()
     for computation, own in sites.items():
         counts.update(dict.fromkeys(own, places[computation]))
-    callers = [i for computation in module.computations for i in computation.callers]
+    callers = [i for computation in module.computations for i in computation.calling_instructions]
     apart = [i for i in callers if isinstance(i.op, Conditional) or (isinstance(i.op, While) and not _is_counted(i))]
     within = computations_callees_first([c for i in apart for c in i.op.called_computations])
     return {site for computation in within for site in sites[computation] if counts[site] > 1}
@@ -43,7 +43,7 @@ def _places(module: HloModule) -> Counter[Computation]:
     places = Counter[Computation]({module.entry: 1})
     # Callers are last.
     for computation in reversed(module.computations):
-        for caller in computation.callers:
+        for caller in computation.calling_instructions:
             for called in caller.op.called_computations:
                 places[called] = min(2, places[called] + places[computation])
     return places

@@ -225,5 +225,5 @@ def _has_gain(computation: Computation, plans: Mapping[Computation, Plan]) -> bo
     plan = plans.get(computation)
     if plan is None:
         return False
-    callees = (c for i in computation.callers for c in i.op.called_computations)
+    callees = (c for i in computation.calling_instructions for c in i.op.called_computations)
     return bool(plan.loops or (plan.makers and not plan.carries)) or any(_has_gain(c, plans) for c in callees)

@@ -53,7 +53,7 @@ class Plan:
 def plans_of(computations: Iterable[Computation], batch: Batch) -> dict[Computation, Plan]:
     """A plan for each computation that runs as a program, given callees first."""
     own = list(computations)
-    loops = [loop for c in own for i in c.callers if isinstance(i.op, While) and (loop := loop_of(i))]
+    loops = [loop for c in own for i in c.calling_instructions if isinstance(i.op, While) and (loop := loop_of(i))]
     states = {c for loop in loops for c in (loop.body, loop.condition)}
     found: dict[Computation, Plan] = {}
     # Where nothing works on rows, the programs are as fast in either form, and transposes come on top.

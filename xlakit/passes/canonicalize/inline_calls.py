@@ -43,7 +43,7 @@ class InlineCalls(Pass):
         A computation that is only inlined is not changed itself: its original instructions, and those of its callees,
         are copied into each remaining caller. So each final copy is made once, however deep calls are nested.
         """
-        if not any(c.callers for c in module.computations):
+        if not any(c.calling_instructions for c in module.computations):
             return module
         context.computation_names = {c.name for c in module.computations}
         calls = _Calls(context, max(_MOST_INSTRUCTIONS, _MOST_GROWTH * module.instruction_count()), self._wanted)
@@ -86,7 +86,9 @@ class _Calls:
         found = self._chosen.get(computation)
         if found is None:
             wanted = self._wanted
-            inlined = [i for i in computation.callers if (wanted is None or wanted(i)) and _can_be_inlined(i)]
+            inlined = [
+                i for i in computation.calling_instructions if (wanted is None or wanted(i)) and _can_be_inlined(i)
+            ]
             if inlined:
                 ordered = {p for i in computation.instructions for p in i.control_predecessors}
                 inlined = [i for i in inlined if i not in ordered]
@@ -96,7 +98,7 @@ class _Calls:
     def remaining_callees(self, computation: Computation) -> Iterator[Computation]:
         """The computations that a computation may still call when its calls have been inlined."""
         chosen = self.chosen(computation)
-        for instruction in computation.callers:
+        for instruction in computation.calling_instructions:
             # A map is only inlined if its computation has no calls, which is known later; so its callee is kept.
             if instruction not in chosen or isinstance(instruction.op, Map):
                 yield from instruction.op.called_computations

@@ -41,7 +41,7 @@ def _on_main_thread(callee: Computation, context: PassContext) -> Computation:
     """
     reached, stack = {callee}, [callee]
     while stack:
-        for caller in stack.pop().callers:
+        for caller in stack.pop().calling_instructions:
             if not isinstance(caller.op, AsyncStart):
                 fresh = [c for c in caller.op.called_computations if c not in reached]
                 reached.update(fresh)

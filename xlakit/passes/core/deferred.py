@@ -34,7 +34,7 @@ def calls(*operations: type[Op]) -> Condition:
     """
 
     def found(module: HloModule) -> bool:
-        return any(isinstance(i.op, operations) for c in module.computations for i in c.callers)
+        return any(isinstance(i.op, operations) for c in module.computations for i in c.calling_instructions)
 
     return found
 

@@ -179,7 +179,9 @@ def with_changed(module: HloModule, changed: Mapping[Computation, Computation]) 
 
 
 def _called(computations: Iterable[Computation]) -> set[Computation]:
-    return {c for computation in computations for i in computation.callers for c in i.op.called_computations}
+    return {
+        c for computation in computations for i in computation.calling_instructions for c in i.op.called_computations
+    }
 
 
 def with_computations(module: HloModule, computations: Sequence[Computation]) -> HloModule:
@@ -193,7 +195,11 @@ def with_computations(module: HloModule, computations: Sequence[Computation]) ->
 
 def with_callees(computation: Computation, new_versions: dict[Computation, Computation]) -> Computation:
     """The computation, calling the new versions of its callees; the same object if none of these changed."""
-    stale = {i for i in computation.callers if any(new_versions.get(c, c) is not c for c in i.op.called_computations)}
+    stale = {
+        i
+        for i in computation.calling_instructions
+        if any(new_versions.get(c, c) is not c for c in i.op.called_computations)
+    }
     if not stale:
         return computation
 
@@ -235,7 +241,7 @@ def programs(module: HloModule) -> set[Computation]:
     reached = {module.entry}
     stack = [module.entry]
     while stack:
-        for instruction in stack.pop().callers:
+        for instruction in stack.pop().calling_instructions:
             if isinstance(instruction.op, (Call, Conditional, While)):
                 fresh = [c for c in instruction.op.called_computations if c not in reached]
                 reached.update(fresh)

@@ -26,7 +26,7 @@ class CommonSubexpressions(ComputationPass):
         kept_apart = {
             c
             for computation in module.computations
-            for i in computation.callers
+            for i in computation.calling_instructions
             if isinstance(i.op, Async)
             for c in i.op.called_computations
         }

@@ -31,7 +31,7 @@ def without_joined_slices(module: HloModule, context: PassContext) -> HloModule:
     computations = module.computations
     if not any(isinstance(i.op, Concatenate) for c in computations for i in c.instructions):
         return module
-    if any(map(_gives_concatenation, (i for c in computations for i in c.callers))):
+    if any(map(_gives_concatenation, (i for c in computations for i in c.calling_instructions))):
         module = InlineCalls(_gives_concatenation).run(module, context)
     return change_computations(module, lambda computation: _changed(computation, context))
 
@@ -41,7 +41,7 @@ def _gives_concatenation(call: Instruction) -> bool:
     if not isinstance(call.op, Call) or call.annotations.sharding is not None:
         return False
     callee = call.op.to_apply
-    is_free = not callee.callers and all(i.annotations.sharding is None for i in callee.instructions)
+    is_free = not callee.calling_instructions and all(i.annotations.sharding is None for i in callee.instructions)
     return isinstance(callee.root.op, Concatenate) and is_free
 
 

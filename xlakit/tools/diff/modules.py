@@ -146,7 +146,7 @@ def _computations(first: HloModule, second: HloModule) -> list[tuple[Computation
     while stack:
         one, other = stack.pop()
         pairs = matched(one, other, {})
-        for caller in one.callers:
+        for caller in one.calling_instructions:
             partner = pairs.get(caller)
             if partner is not None and partner.opcode == caller.opcode:
                 called = zip(caller.op.called_computations, partner.op.called_computations, strict=False)

@@ -182,7 +182,7 @@ def cleaned(module: HloModule, entry: Computation) -> HloModule:
     """The module with another entry, without dead instructions, computations and parameters."""
     # Parameters are removed only from computations that only calls and fusions run; other callers fix their signatures.
     order = HloModule(module.name, entry).computations
-    callers = [i for c in order for i in c.callers]
+    callers = [i for c in order for i in c.calling_instructions]
     fixed = {c for i in callers if not isinstance(i.op, (Call, Fusion)) for c in i.op.called_computations}
     rebuilt: dict[Computation, Computation] = {}
     taken: dict[Computation, tuple[int, ...]] = {}

@@ -243,6 +243,7 @@ class _Reflections(_ByColumns):
     letter = ""
 
     def _strip(self, fn: Function, arguments: blas.Arguments, strip: _Strip) -> None:
+        """Apply the block of reflections that begins at a row to the rows from there on of some columns."""
         matrix, triangle, work, row, first, width = strip
         leading, columns = arguments.integer(self._rows), arguments.computed("columns", width)
         letters = [arguments.letter(letter) for letter in ("L", self.letter, "F", "C")]

@@ -35,13 +35,11 @@ def workspace_counts(call: routines.Call) -> dict[str, int]:
 
 def _count(first: Any) -> int:
     """A size that a routine has written as an element of its workspace."""
-    number = float(np.real(first))
-    if np.dtype(first.dtype).itemsize // (1 + np.iscomplexobj(first)) == 4 and not np.issubdtype(
-        first.dtype, np.integer
-    ):
-        # The float may have been rounded down.
-        number = float(np.nextafter(np.float32(number), np.float32(np.inf)))
-    return math.ceil(number)
+    number = np.real(first)
+    if number.dtype == np.float32:
+        # It may have been rounded down.
+        number = np.nextafter(number, np.float32(np.inf))
+    return math.ceil(float(number))
 
 
 def _workspace_query(call: routines.Call) -> Mapping[str, Any]:

@@ -313,7 +313,7 @@ class CollectFirst(RowKeys):
         return loop.results[0]
 
     def _collected_in_blocks(self, fn: Function, bound: Value, most: Value) -> Value:
-        """As ``_collected``, for all ranks if few are collected: blocks without any cost some comparisons.
+        """As ``_collected``, from the first rank on; fast for few records, as a block without any is compared at once.
 
         Once there are ``k`` records, elements that equal the bound are no more collected. If there are more than
         ``most``, some may be missing.
