@@ -1,4 +1,4 @@
-"""Reductions of single elements, of broadcasts and transposes, and of other reductions; sorts of single elements.
+"""Reductions of single elements, broadcasts, transposes, stacks and other reductions; sorts of single elements.
 
 A reduction may combine elements in any order and with any grouping; the rules that merge reductions are exact anyway.
 """
@@ -6,26 +6,25 @@ A reduction may combine elements in any order and with any grouping; the rules t
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 
 from xlakit.data.primitive import PrimitiveType
-from xlakit.ir.instruction import Instruction
+from xlakit.ir.instruction import Computation, Instruction
 from xlakit.ir.operation import Array, Op
 from xlakit.ir.traits import Idempotent
-from xlakit.ops.elementwise.binary import Maximum, Minimum
-from xlakit.ops.movement import Broadcast, Transpose
+from xlakit.ops.data import Constant, Iota, Parameter, Tuple
+from xlakit.ops.elementwise.binary import Add, Maximum, Minimum, Multiply
+from xlakit.ops.movement import Broadcast, Concatenate, Transpose
 from xlakit.ops.reduction import Reduce, identity_element, reducer_op
 from xlakit.ops.sort import Sort
-from xlakit.passes.core.matching import (
-    one_type,
-    same_bits,
-    same_value,
-    uniform,
-)
+from xlakit.passes.core.matching import one_type, same_bits, same_value, scalar_source, uniform
 from xlakit.passes.core.rewriter import Rewriter
 from xlakit.passes.core.rules import Rules
 
 REDUCTIONS = Rules("reductions")
 _rule = REDUCTIONS.rule
+# The most instructions of a reducer that are written out for all pieces of a stack together.
+_MOST_WRITTEN_OUT = 128
 
 
 def _known(x: Instruction) -> Op | None:
@@ -152,6 +151,83 @@ def reduce_the_same(x: Instruction, make: Rewriter) -> Instruction | None:
     )
     dimensions = tuple(remaining.index(d) for d in op.dimensions if d not in added)
     return make.add(dataclasses.replace(op, dimensions=dimensions), narrow, init)
+
+
+@_rule("reduce")
+def reduce_stack(x: Instruction, make: Rewriter) -> Instruction | None:
+    """reduce(concatenate(a[1,n], b[1,n]), v, f, {0}) -> f(f(v, a), b), for few pieces, with f over whole arrays.
+
+    The loop of a reduction would choose a piece in each of its iterations. Where f has several operands, others may be
+    iotas, or broadcasts of scalars: the largest of a stack and its position is how `jax.numpy.select` chooses. Sums of
+    narrow floats are left alone, since they would be rounded after each piece.
+    """
+    op = x.op_as(Reduce)
+    count = len(x.operands) // 2
+    arrays, inits, reducer = x.operands[:count], x.operands[count:], op.to_apply
+    sizes = arrays[0].shape.dimensions
+    if len(op.dimensions) != 1 or not any(isinstance(a.op, Concatenate) for a in arrays):
+        return None
+    (dimension,) = op.dimensions
+    if sizes[dimension] * len(reducer.instructions) > _MOST_WRITTEN_OUT or not _is_pointwise(reducer, x.operands):
+        return None
+    stacks = [_pieces(a, dimension, make) for a in arrays]
+    kept = [size for d, size in enumerate(sizes) if d != dimension]
+    values = [make.broadcast(init, kept) for init in inits]
+    for number in range(sizes[dimension]):
+        pieces = [stack[number] for stack in stacks if stack]
+        if len(pieces) < count:
+            return None
+        values = _applied(reducer, [*values, *pieces], make)
+    return make.tuple(*values) if x.shape.is_tuple else values[0]
+
+
+def _is_pointwise(reducer: Computation, operands: Sequence[Instruction]) -> bool:
+    """Whether a reducer may be applied to whole arrays, each time in the types of its operands."""
+    kinds = [o.shape.element_type for o in operands]
+    results = reducer.root.shape.tuple_shapes_or_self
+    if [p.shape.element_type for p in reducer.parameters] != kinds:
+        return False
+    if [r.element_type for r in results] != kinds[: len(results)]:
+        return False
+    narrow = any(kind.is_floating and kind.bit_width < 32 for kind in kinds)
+    if narrow and any(isinstance(i.op, (Add, Multiply)) for i in reducer.instructions):
+        return False
+    root = reducer.root
+    computed = reducer.instructions[:-1] if isinstance(root.op, Tuple) else reducer.instructions
+    return reducer.instructions[-1] is root and all(i.op.pointwise and i.shape.is_array for i in computed)
+
+
+def _pieces(array: Instruction, dimension: int, make: Rewriter) -> list[Instruction]:
+    """The arrays that are stacked along a dimension, without it; empty where they are not known."""
+    sizes = list(array.shape.dimensions)
+    count = sizes.pop(dimension)
+    if isinstance(array.op, Concatenate) and array.op.dimension == dimension and len(array.operands) == count:
+        return [make.reshape(piece, sizes) for piece in array.operands]
+    shape = array.shape.with_dimensions(tuple(sizes))
+    # All numbers of a short iota are numbers of a type of 16 bits.
+    if isinstance(array.op, Iota) and shape.element_type.bit_width >= 16:
+        along = array.op.iota_dimension
+        if along != dimension:
+            return [make.iota(shape, along - (along > dimension))] * count
+        return [make.full(number, shape) for number in range(count)]
+    scalar = scalar_source(array)
+    return [] if scalar is None else [make.broadcast(scalar, sizes)] * count
+
+
+def _applied(reducer: Computation, operands: Sequence[Instruction], make: Rewriter) -> list[Instruction]:
+    """The results of a reducer on whole arrays."""
+    values: dict[Instruction, Instruction] = {}
+    sizes = operands[0].shape.dimensions
+    for old in reducer.instructions:
+        if isinstance(old.op, Parameter):
+            values[old] = operands[old.op.number]
+        elif isinstance(old.op, Constant):
+            values[old] = make.broadcast(make.add(old.op), sizes)
+        elif not isinstance(old.op, Tuple):
+            shape = old.shape.with_dimensions(sizes)
+            values[old] = make.add(old.op, *(values[o] for o in old.operands), shape=shape)
+    root = reducer.root
+    return [values[o] for o in root.operands] if isinstance(root.op, Tuple) else [values[root]]
 
 
 @_rule("sort")
