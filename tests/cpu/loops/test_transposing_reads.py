@@ -6,6 +6,7 @@ from cpu.agreeing import KINDS, agree, numbers
 
 import xlakit as xla
 from xlakit.cpu.llvm import Module
+from xlakit.cpu.loops.emit.non_temporal import has_non_temporal_stores
 from xlakit.cpu.loops.nests import loop_kernel
 from xlakit.cpu.loops.nests.fusion import emit_fusion
 from xlakit.ir.instruction import HloModule
@@ -45,8 +46,31 @@ def test_the_loop_that_completes_lines_runs_inside_of_blocks(monkeypatch):
     assert blocks
 
 
-def test_a_large_result_goes_around_the_caches():
-    agree(lambda x: xla.transpose(x, [1, 0]), numbers(np.float32, 1504, 1600))
+@pytest.mark.parametrize("kind", [np.int8, np.float32, np.complex64])
+@pytest.mark.parametrize("sizes", [(64, 128), (101, 75), (2, 40, 90)])
+def test_a_large_result_goes_around_the_caches(kind, sizes):
+    x, y = numbers(kind, *sizes), numbers(kind, *sizes[:-2], sizes[-1], sizes[-2], seed=1)
+    turned = [*range(len(sizes) - 2), len(sizes) - 1, len(sizes) - 2]
+    with compiling(knobs={"non_temporal.least_scattered": 0}):
+        agree(lambda x: xla.transpose(x, turned), x)
+        agree(lambda x, y: xla.transpose(x, turned) * y, x, y)
+        agree(lambda x: xla.convert_element_type(xla.transpose(x, turned), xla.C64), x)
+        agree(lambda x, y: xla.concat_in_dim([xla.transpose(x, turned), y], len(sizes) - 1), x, y)
+
+
+@pytest.mark.parametrize("work", ["copy", "negate"])
+@pytest.mark.parametrize("size", [128, 1024])
+def test_tiles_go_around_the_caches_if_their_result_leaves_the_second_level(usual_machine, work, size):
+    module = HloModule.from_text(
+        f"""HloModule m
+    ENTRY e {{
+        x = f32[{size},1024] parameter(0)
+        y = f32[1024,{size}] transpose(x), dimensions={{1,0}}
+        ROOT z = f32[1024,{size}] {work}(y)
+    }}"""
+    )
+    made = xla.compile(module, backend="cpu")
+    assert ("nontemporal" in made.llvm_ir()) == (size == 1024 and has_non_temporal_stores())
 
 
 def test_work_is_fused_with_a_transposition():

@@ -2,6 +2,9 @@
 
 A store through the caches first reads the line that it writes to, and evicts lines that are still needed. Results
 larger than the caches gain nothing from this: without it, memory moves two thirds of a copy's bytes.
+
+No prefetcher foresees short runs that are far from one another, as a tile of a transposed array has them: each line
+that is read for a store takes the latency of its place. So these results bypass the caches from a smaller size on.
 """
 
 from __future__ import annotations
@@ -25,9 +28,23 @@ if TYPE_CHECKING:
     from xlakit.cpu.loops.emit.levels import Level, Output
     from xlakit.cpu.loops.ir.space import Group
 
+
+def _least_scattered() -> int:
+    """Lines beyond the second level come at the latency of the last level, or of memory.
+
+    A last level that is read more than twice as fast as memory is near, and what reads the result finds it there.
+    """
+    found = machine.current()
+    is_near = found.rate("read_bytes_per_nanosecond_l3") > 2 * found.rate("read_bytes_per_nanosecond_memory")
+    return found.l3 // 2 if is_near else found.l2
+
+
 # Results larger than this bypass the caches: their lines would be evicted before they are read.
-NON_TEMPORAL_BYTES = knob("non_temporal.least_written", lambda: machine.current().l3 // 2, 0, 4096, tries=(0, 1 << 62))
-VECTOR_BYTES = 32
+_LEAST_WRITTEN = knob("non_temporal.least_written", lambda: machine.current().l3 // 2, 0, 4096, tries=(0, 1 << 62))
+# The same for results whose short runs are far from one another.
+LEAST_SCATTERED = knob("non_temporal.least_scattered", _least_scattered, 0, 4096, tries=(0, 1 << 62))
+_VECTOR_BYTES = 32
+LINE_BYTES = 64
 # The iterations of a strip, whose results stay in the first-level cache until they are copied. Shorter runs do not pay
 # for a buffer.
 _ITERATIONS = knob("non_temporal.iterations", 512, 64)
@@ -42,27 +59,49 @@ def has_non_temporal_stores() -> bool:
     return platform.machine().lower() in ("x86_64", "amd64")
 
 
-def is_aligned(fn: Function, target: Value) -> Value:
-    """Whether non-temporal stores of whole vectors to an address are possible."""
-    return (target.cast("ptrtoint", I64) & (VECTOR_BYTES - 1)).eq(0)
-
-
 def copy_past_caches(fn: Function, target: Value, source: Value, bytes: Value | int) -> None:
-    """Copy whole vectors by non-temporal stores; both addresses are aligned."""
-    wide = vector(I8, VECTOR_BYTES)
-    with fn.loop(0, bytes, VECTOR_BYTES) as run:
-        value = fn.load(wide, fn.at(source, I8, run.index), align=VECTOR_BYTES)
-        fn.store(value, fn.at(target, I8, run.index), align=VECTOR_BYTES, nontemporal=True)
+    """Copy a run of bytes: whole lines by non-temporal stores, and what is before and behind them as usual.
+
+    To write a part of a line past the caches takes memory longer than a whole line.
+    """
+    wide, last = vector(I8, _VECTOR_BYTES), LINE_BYTES - 1
+    head = (-target.cast("ptrtoint", I64) & last).smin(bytes)
+    end = head + ((bytes - head) & ~last)
+    fn.copy(target, source, head)
+    with fn.loop(head, end, _VECTOR_BYTES) as run:
+        value = fn.load(wide, fn.at(source, I8, run.index), align=1)
+        fn.store(value, fn.at(target, I8, run.index), align=_VECTOR_BYTES, nontemporal=True)
+    fn.copy(fn.at(target, I8, end), fn.at(source, I8, end), bytes - end)
+
+
+@contextmanager
+def written_past_caches(
+    emitter: Emitter,
+    outputs: Sequence[Output],
+    buffers: Sequence[Value],
+    group: Group,
+    begin: Value,
+    count: Value | int,
+) -> Generator[None]:
+    """Write ``count`` elements of outputs, from ``begin`` on along a loop, to buffers, which are copied at the end."""
+    fn = emitter.fn
+    with emitter.scope():
+        # The position of the first element in each result, which is the first of its buffer.
+        emitter.bind_group(group, begin)
+        positions = [emitter.index(o.offset) for o in outputs]
+    given = list(zip(outputs, buffers, positions, strict=True))
+    with emitter.redirecting({o.array: Redirection(buffer, position) for o, buffer, position in given}):
+        yield
+    for output, buffer, position in given:
+        width = output.kind.byte_width
+        copy_past_caches(fn, fn.at(emitter.arrays[output.array], I8, position * width), buffer, count * width)
 
 
 @contextmanager
 def non_temporal(emitter: Emitter, level: Level, outputs: Sequence[Output]) -> Generator[Level]:
     """The innermost loop, or a strip of it after which its large outputs are written past the caches."""
-    written = Counter(o.array for o in outputs)
-    # One buffer is for one array: outputs that share an array, as the pieces of a concatenation do, go through the
-    # caches.
-    chosen = [o for o in outputs if written[o.array] == 1 and _may_bypass_caches(o, level.group)]
-    if not chosen or _is_slow(outputs, level.group):
+    chosen = [o for o in alone(outputs) if _may_bypass_caches(o, level.group)]
+    if not chosen or is_slow(outputs, level.group):
         yield level
         return
     fn = emitter.fn
@@ -72,29 +111,18 @@ def non_temporal(emitter: Emitter, level: Level, outputs: Sequence[Output]) -> G
     buffers = [fn.alloca(I8, iterations * o.kind.byte_width, align=64) for o in chosen]
     with fn.loop(begin, end, iterations) as strip, emitter.scope():
         last = strip.index + iterations if even else (strip.index + iterations).smin(end)
-        with emitter.scope():
-            # The position of the strip's first element in each result, which is the first of its buffer.
-            emitter.bind_group(level.group, strip.index)
-            positions = [emitter.index(o.offset) for o in chosen]
-        redirected = {
-            o.array: Redirection(buffer, position)
-            for o, buffer, position in zip(chosen, buffers, positions, strict=True)
-        }
-        with emitter.redirecting(redirected):
+        count = fn.i64(iterations) if even else last - strip.index
+        with written_past_caches(emitter, chosen, buffers, level.group, strip.index, count):
             yield level.strip(strip.index, last, iterations, even=even)
-        for output, buffer, position in zip(chosen, buffers, positions, strict=True):
-            width = output.kind.byte_width
-            target = fn.at(emitter.arrays[output.array], I8, position * width)
-            _leave(fn, target, buffer, fn.i64(iterations * width) if even else (last - strip.index) * width)
 
 
-def _leave(fn: Function, target: Value, buffer: Value, bytes: Value) -> None:
-    """Copy a buffer to memory: past the caches if that is possible."""
-    is_whole = is_aligned(fn, target) & (bytes & (VECTOR_BYTES - 1)).eq(0)
-    fn.if_else(is_whole, lambda: copy_past_caches(fn, target, buffer, bytes), lambda: fn.copy(target, buffer, bytes))
+def alone(outputs: Sequence[Output]) -> list[Output]:
+    """Outputs that share no array: a buffer is for one of them, and pieces of a concatenation go through the caches."""
+    written = Counter(o.array for o in outputs)
+    return [o for o in outputs if written[o.array] == 1]
 
 
-def _is_slow(outputs: Sequence[Output], group: Group) -> bool:
+def is_slow(outputs: Sequence[Output], group: Group) -> bool:
     """Whether computing the outputs takes longer than writing them to memory."""
     cost = element_cost((n for o in outputs for n in o.nodes), group.variables)
     return cost > _MOST_NANOSECONDS.value * sum(o.kind.byte_width for o in outputs)
@@ -107,9 +135,9 @@ def _may_bypass_caches(output: Output, group: Group) -> bool:
     terms = [(atom, factor) for atom, factor in output.offset.terms if atom not in group.variables]
     return (
         has_non_temporal_stores()
-        and (high + 1 - low) * width > NON_TEMPORAL_BYTES.value
+        and (high + 1 - low) * width > _LEAST_WRITTEN.value
         and output.offset.factor_of(group.variables[-1]) == 1
         and group.extent * width >= _LEAST_BYTES.value
         and all(isinstance(atom, Variable) for atom, _ in terms)
-        and all(n * width % VECTOR_BYTES == 0 for n in (output.offset.constant, *(factor for _, factor in terms)))
+        and all(n * width % _VECTOR_BYTES == 0 for n in (output.offset.constant, *(factor for _, factor in terms)))
     )

@@ -7,8 +7,7 @@ stays in the first-level cache; the loops of the tile then run along memory both
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import partial
+from collections.abc import Iterable, Iterator, Sequence
 
 from xlakit import machine
 from xlakit.cpu.llvm import I8, VOID, Effort, Function, Module, Value
@@ -17,11 +16,13 @@ from xlakit.cpu.loops.emit.emitter import Emitter
 from xlakit.cpu.loops.emit.kernel import Phase, store_all, task_function
 from xlakit.cpu.loops.emit.levels import Output
 from xlakit.cpu.loops.emit.non_temporal import (
-    NON_TEMPORAL_BYTES,
-    VECTOR_BYTES,
+    LEAST_SCATTERED,
+    LINE_BYTES,
+    alone,
     copy_past_caches,
     has_non_temporal_stores,
-    is_aligned,
+    is_slow,
+    written_past_caches,
 )
 from xlakit.cpu.loops.ir.cost import element_cost
 from xlakit.cpu.loops.ir.index import Affine, Node, Variable
@@ -39,6 +40,9 @@ _RUN_BYTES = knob("tiling.run_bytes", 256, 64)
 _MOST_RUN = knob("tiling.most_run", 128, 32)
 # Tiles begin at multiples of this.
 _UNIT = 32
+_VECTOR_BYTES = 32
+# Fewer lines of a run of computed results, some of them in part, gain nothing by going past the caches.
+_LEAST_LINES = 4
 # Shorter dimensions are unrolled in the loop over the other dimension.
 SHORT = knob("tiling.short", 8, 1, 30)
 _LEAST_ELEMENTS = knob("tiling.least_elements", 512, 1)
@@ -153,8 +157,9 @@ def tiled_kernel(
     fn, emitter, begin, end = task_function(module, name, arrays)
     fn.effort = Effort.CODE if kernel.copies else Effort.ALL
     buffers = [fn.alloca(I8, kernel.buffer_bytes(n), align=64) for n in crossing.staged]
+    runs = [fn.alloca(I8, kernel.along.most * o.kind.byte_width, align=64) for o in kernel.bypassing]
     with fn.loop(begin, end) as loop, emitter.scope():
-        kernel.write(emitter, loop.index, buffers)
+        kernel.write(emitter, loop.index, buffers, runs)
     cost = element_cost(nodes) + cost_model().cycles(_STAGING_CYCLES) * max(1, len(crossing.staged))
     return Phase(fn.name, kernel.tasks, cost * elements, nests=((Accesses.of(outputs),),))
 
@@ -174,15 +179,18 @@ class _Tiled:
         self.tasks = math.prod(g.extent for g in crossing.outer) * self.along.blocks * self.across.blocks
         # The outputs are only copies of staged operands, so that whole vectors are stored to the results.
         self.copies = all(o.node in crossing.staged for o in outputs) and all(_is_plain(o.offset) for o in outputs)
-        self.is_non_temporal = self.copies and all(self._may_bypass_caches(o) for o in outputs)
+        self.bypassing = [] if is_slow(outputs, crossing.inner) else list(filter(self._bypasses, alone(outputs)))
 
-    def _may_bypass_caches(self, output: Output) -> bool:
+    def _bypasses(self, output: Output) -> bool:
         width = output.kind.byte_width
         elements = math.prod(g.extent for g in (*self.crossing.outer, self.crossing.across, self.crossing.inner))
-        strides = [c for _, c in output.offset.terms if c != 1]
-        aligned = all(s * width % VECTOR_BYTES == 0 for s in [*strides, output.offset.constant])
-        fits = _UNIT * width % VECTOR_BYTES == 0 and self.crossing.inner.extent * width % VECTOR_BYTES == 0
-        return has_non_temporal_stores() and aligned and fits and elements * width > NON_TEMPORAL_BYTES.value
+        is_large = elements * width > LEAST_SCATTERED.value
+        if not (is_large and _is_plain(output.offset) and has_non_temporal_stores()):
+            return False
+        # A run that was just computed is slow to copy by other vectors than it was stored by, as the ends of lines are.
+        starts = [output.offset.constant, _UNIT, *(c for _, c in output.offset.terms if c != 1)]
+        has_ends = any(n * width % LINE_BYTES for n in starts)
+        return self.copies or not has_ends or self.along.size * width >= _LEAST_LINES * LINE_BYTES
 
     def buffer_bytes(self, node: Load) -> int:
         """The bytes of the buffer of an operand."""
@@ -190,10 +198,10 @@ class _Tiled:
 
     def stride(self, node: Load) -> int:
         """The distance of a buffer's columns in elements: whole vectors, one more than needed, against conflicts."""
-        vector_length = max(1, VECTOR_BYTES // node.kind.byte_width)
+        vector_length = max(1, _VECTOR_BYTES // node.kind.byte_width)
         return (-(-self.along.most // vector_length) + 1) * vector_length
 
-    def write(self, emitter: Emitter, task: Value, buffers: Sequence[Value]) -> None:
+    def write(self, emitter: Emitter, task: Value, buffers: Sequence[Value], runs: Sequence[Value]) -> None:
         """Write the code of one tile."""
         fn, crossing = emitter.fn, self.crossing
         number = task
@@ -211,7 +219,7 @@ class _Tiled:
             for output in self.outputs:
                 self._copy(emitter, output, buffers, (along[0], across[0]), sizes)
         else:
-            self._compute(emitter, buffers, (along[0], across[0]), sizes, known)
+            self._compute(emitter, buffers, runs, (along[0], across[0]), sizes, known)
 
     def _tile_offset(self, emitter: Emitter, offset: Affine, start: tuple[Value, Value]) -> Value:
         """The value of an offset at the beginning of the tile."""
@@ -247,21 +255,16 @@ class _Tiled:
         step = _stride(output.offset, self.crossing.across) * width
         bytes_of_run = sizes[0] * width
 
-        def copy_runs(copy: Callable[[Value, Value, Value], None]) -> None:
-            with fn.loop(0, sizes[1]) as column:
-                read = fn.at(buffer, I8, column.index * (stride * width))
-                copy(fn.at(target, I8, column.index * step), read, bytes_of_run)
-
-        if self.is_non_temporal:
-            bypass = partial(copy_past_caches, fn)
-            fn.if_else(is_aligned(fn, target), lambda: copy_runs(bypass), lambda: copy_runs(fn.copy))
-        else:
-            copy_runs(fn.copy)
+        copy = copy_past_caches if output in self.bypassing else Function.copy
+        with fn.loop(0, sizes[1]) as column:
+            read = fn.at(buffer, I8, column.index * (stride * width))
+            copy(fn, fn.at(target, I8, column.index * step), read, bytes_of_run)
 
     def _compute(
         self,
         emitter: Emitter,
         buffers: Sequence[Value],
+        runs: Sequence[Value],
         start: tuple[Value, Value],
         sizes: tuple[Value, Value],
         known: frozenset[Variable],
@@ -270,7 +273,11 @@ class _Tiled:
         with fn.loop(0, sizes[1]) as column, emitter.scope():
             emitter.bind_group(crossing.across, start[1] + column.index)
             emitter.hoist(self.nodes, known | set(crossing.across.variables))
-            with fn.loop(0, sizes[0], independent=True) as run, emitter.scope():
+            with (
+                written_past_caches(emitter, self.bypassing, runs, crossing.inner, start[0], sizes[0]),
+                fn.loop(0, sizes[0], independent=True) as run,
+                emitter.scope(),
+            ):
                 emitter.bind_group(crossing.inner, start[0] + run.index)
                 for node, buffer in zip(crossing.staged, buffers, strict=True):
                     position = column.index * self.stride(node) + run.index
