@@ -20,14 +20,6 @@ from xlakit.ir.instruction import Instruction, post_order
 from xlakit.memory.steps import CollectiveStep, HostStep, KernelStep, Pair, Values
 from xlakit.ops.control import Fusion
 
-# Kernels that are not loop nests and update an operand in place, with the reason why the result may be in the operand's
-# slice. No other operand of the step may be in that slice.
-UPDATES = {
-    "scatter": "the operand is not read at all: its elements are read from the result, combined, and written back",
-    "cholesky": "the matrices are not read: the result starts as a copy of them, which is factored",
-    "triangular-solve": "the right-hand sides are not read: the result starts as a copy of them, which is solved",
-    "custom-call": "the program says by output_to_operand_aliasing that the function works in place, on one pointer",
-}
 # Collectives whose result may be in the slice of the operand of the same number, with the reason.
 COLLECTIVES = {
     "all-reduce": "an element of all operands is combined, then written to all results; each task has its own elements",
@@ -80,8 +72,6 @@ class Refusals:
             return "" if opcode in COLLECTIVES and result == operand else f"{opcode} moves elements"
         if step.updates.get(result, operand) != operand:
             return "the kernel begins with another operand in the memory of this result"
-        if result in step.updates and instruction.opcode in UPDATES:
-            return ""
         return _refusal(step, result, operand)
 
 
@@ -97,13 +87,17 @@ class _Event(NamedTuple):
 
 def _refusal(step: KernelStep, result: int, operand: int) -> str:
     """Why a kernel may read an element of an operand after it has written the same element of a result."""
-    if not step.phases or any(phase.nests is None for phase in step.phases):
+    is_update = result in step.updates
+    if not (step.phases or is_update) or any(phase.nests is None for phase in step.phases):
         return f"the kernel of {step.instruction.opcode} does not state when it reads and writes"
     random = Random(0)
     numbers: dict[Atom, int] = defaultdict(lambda: random.randrange(1 << 60))
     reads = _events(step.phases, operand, numbers, is_write=False)
     writes = _events(step.phases, len(step.operands) + result, numbers, is_write=True)
-    if not writes or (not reads and result not in step.updates and _needs(step.instruction, operand)):
+    if is_update and not reads:
+        # The kernel finds the operand in the result.
+        return ""
+    if not writes or (not reads and _needs(step.instruction, operand)):
         return "the kernel does not state that it reads the operand and writes the result"
     for read in reads:
         own = [w for w in writes if w[:2] == read[:2]]

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from xlakit.cpu.llvm import PTR, VOID, Function, Module, Value
+from xlakit.cpu.loops.emit.accesses import Accesses
 from xlakit.cpu.loops.emit.kernel import Kernel, Phase, kernel_function
 from xlakit.cpu.program import c_symbol
 from xlakit.data.layout import Layout
@@ -75,7 +76,10 @@ def emit_c_call(module: Module, instruction: Instruction) -> Kernel:
     inputs_of_call = [_pointer(fn, operand.shape, inputs) for operand in instruction.operands]
     out = _pointer(fn, instruction.shape, iter(pointers[len(numbers) :]))
     fn.call(symbol, VOID, out, fn.table(inputs_of_call))
-    return Kernel((Phase(fn.name, 1, C_CALL),), updates)
+    accesses = Accesses.in_place(
+        [n for n in range(len(numbers)) if n not in moved], [len(numbers) + n for n in range(len(results))]
+    )
+    return Kernel((Phase(fn.name, 1, C_CALL, nests=((accesses,),)),), updates)
 
 
 def _leaves(shapes: Sequence[Shape]) -> list[tuple[tuple[int, ...], Shape]]:

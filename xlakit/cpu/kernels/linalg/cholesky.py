@@ -12,6 +12,7 @@ from xlakit.cpu.kernels.linalg.matrices import Matrices, factor_rows
 from xlakit.cpu.kernels.shared import blas
 from xlakit.cpu.llvm import I1, I32, I64, PTR, VOID, Function, Module, Value
 from xlakit.cpu.llvm.loop import NO_UNROLL
+from xlakit.cpu.loops.emit.accesses import Accesses
 from xlakit.cpu.loops.emit.kernel import Kernel, Phase, kernel_function
 from xlakit.cpu.scalars import constant, load, store
 from xlakit.cpu.scalars.memory import memory_type, parts
@@ -148,7 +149,8 @@ def emit_cholesky(module: Module, instruction: Instruction) -> Kernel:
         good = method.factorize(matrix) & (parts(load(fn, kind, matrix, fn.i64(size * size - 1)))[0] > 0.0)
         fn.if_else(good, lambda: _clear(fn, kind, matrix, size, lower=lower), lambda: _spoil(fn, kind, matrix, size))
     cost = cost_model().cycles(200.0 + 0.2 * size**3 * (4 if kind.is_complex else 1))
-    return Kernel((Phase(fn.name, 1 if is_shared else count, count * cost),), {0: 0})
+    nests = ((Accesses.in_place([], [1]),),)
+    return Kernel((Phase(fn.name, 1 if is_shared else count, count * cost, nests=nests),), {0: 0})
 
 
 def _clear(fn: Function, kind: PrimitiveType, matrix: Value, size: int, *, lower: bool) -> None:

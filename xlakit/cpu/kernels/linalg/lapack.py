@@ -36,6 +36,7 @@ from xlakit.cpu.kernels.shared.scratch import acquire, release
 from xlakit.cpu.llvm import I1, I8, I64, VOID, Effort, Function, Module, Value
 from xlakit.cpu.llvm.bounds import within
 from xlakit.cpu.llvm.loop import NO_UNROLL
+from xlakit.cpu.loops.emit.accesses import Accesses
 from xlakit.cpu.loops.emit.kernel import Kernel, Phase, kernel_function
 from xlakit.cpu.scalars import constant, store
 from xlakit.cpu.scalars.memory import memory_type
@@ -93,7 +94,17 @@ def emit_lapack(module: Module, instruction: Instruction) -> Kernel:
     changed = [dims for _, dims in problem.operands if len(dims) == 2][-1]
     function = kernel.write_zeros() if not math.prod(changed) else kernel.write(count if is_shared else None)
     cost = cost_model().cycles(_CALL_CYCLES + _PRODUCT_CYCLES * call.products)
-    return Kernel((Phase(function.name, 1 if is_shared else count, count * cost),), dict(call.updates))
+    nests = ((_accesses(call, len(operands), len(results)),),)
+    return Kernel((Phase(function.name, 1 if is_shared else count, count * cost, nests=nests),), dict(call.updates))
+
+
+def _accesses(call: Call, operands: int, results: int) -> Accesses:
+    """Those of a call: of operands that a result begins as a copy of, only what is an argument itself is read."""
+    read = {a.number for a in call.arguments if isinstance(a, Operand)} | {work.copy_of for work in call.works}
+    updated = set(call.updates.values())
+    return Accesses.in_place(
+        [n for n in range(operands) if n in read or n not in updated], range(operands, operands + results)
+    )
 
 
 def _is_blocked(problem: routines.Problem, routine: str) -> bool:

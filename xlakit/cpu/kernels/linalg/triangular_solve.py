@@ -11,6 +11,7 @@ from xlakit.cpu.kernels.linalg.strips import Strips, engine_of, most_sides
 from xlakit.cpu.kernels.shared import blas
 from xlakit.cpu.llvm import VOID, Function, Module, Value
 from xlakit.cpu.llvm.loop import NO_UNROLL
+from xlakit.cpu.loops.emit.accesses import Accesses
 from xlakit.cpu.loops.emit.kernel import Kernel, Phase, kernel_function
 from xlakit.cpu.scalars import Scalar, complex as of_complex, load, store
 from xlakit.cpu.scalars.memory import as_real, from_parts, memory_type, parts
@@ -93,7 +94,7 @@ def emit_triangular_solve(module: Module, instruction: Instruction) -> Kernel:
         start = matrix * (size * sides) + (first if op.left_side else first * size)
         solve.solve(fn.at(a, type, matrix * (size * size * width)), fn.at(x, type, start * width), count)
     cost = cost_model().cycles(problem.batch * (200.0 + problem.products * 0.4))
-    return Kernel((Phase(fn.name, problem.tasks, cost),), {0: 1})
+    return Kernel((Phase(fn.name, problem.tasks, cost, nests=((Accesses.in_place([0], [2]),),)),), {0: 1})
 
 
 def _solver(fn: Function, problem: _Problem) -> _Loops | _Blas | Strips:

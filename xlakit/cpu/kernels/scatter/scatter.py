@@ -20,6 +20,7 @@ from xlakit.cpu.kernels.scatter.plan import (
 )
 from xlakit.cpu.kernels.shared.preconditions import require
 from xlakit.cpu.llvm import I8, I64, Effort, Function, Module, Value
+from xlakit.cpu.loops.emit.accesses import Accesses
 from xlakit.cpu.loops.emit.cancellation import in_strips, iterations_between
 from xlakit.cpu.loops.emit.emitter import Emitter
 from xlakit.cpu.loops.emit.kernel import Kernel, Phase, task_function
@@ -97,7 +98,8 @@ def _emit_updates(module: Module, plan: ScatterPlan) -> Phase:
     tasks = (begin, end) if plan.sharing is Sharing.TARGETS else None
     results = emitter.arrays[2 * count + 1 : 3 * count + 1]
     _Writer(plan, emitter, results, plan.kinds, tasks).write(outer_bounds, window_bounds)
-    return Phase(fn.name, plan.tasks, plan.cost)
+    nests = ((Accesses.in_place(range(count, 2 * count + 1), range(2 * count + 1, 3 * count + 1)),),)
+    return Phase(fn.name, plan.tasks, plan.cost, nests=nests)
 
 
 def _emit_parts(module: Module, plan: ScatterPlan) -> Phase:
@@ -114,7 +116,7 @@ def _emit_parts(module: Module, plan: ScatterPlan) -> Phase:
             store(fn, kind, start, part, loop.index)
         share = _share(plan, task.index, task.index + 1, plan.updates[0].extent)
         _Writer(plan, emitter, [part], [kind]).write(share, None)
-    return Phase(fn.name, plan.tasks, plan.cost)
+    return Phase(fn.name, plan.tasks, plan.cost, nests=((Accesses.anywhere([1, 2]),),))
 
 
 def _emit_total(module: Module, plan: ScatterPlan) -> Phase:
@@ -130,7 +132,8 @@ def _emit_total(module: Module, plan: ScatterPlan) -> Phase:
             part = fn.at(parts, I8, number * _part_bytes(plan))
             total = emitter.combined(plan.computation, total, [load(fn, kind, part, loop.index)])
         store(fn, plan.kinds[0], total[0], result, loop.index)
-    return Phase(fn.name, blocks, plan.elements * plan.tasks * cost_model().cycles(_COMBINED_CYCLES))
+    cost = plan.elements * plan.tasks * cost_model().cycles(_COMBINED_CYCLES)
+    return Phase(fn.name, blocks, cost, nests=((Accesses.in_place([], [3]),),))
 
 
 def _part_bytes(plan: ScatterPlan) -> int:

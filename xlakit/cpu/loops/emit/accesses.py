@@ -42,6 +42,11 @@ class Accesses(NamedTuple):
         """A stage that reads and writes any elements of arrays."""
         return Accesses(frozenset(map(Access, reads)), frozenset(map(Access, writes)))
 
+    @staticmethod
+    def in_place(reads: Iterable[int], results: Sequence[int]) -> Accesses:
+        """A stage that reads any elements of arrays, and changes results, which begin as copies of operands."""
+        return Accesses.anywhere([*reads, *results], results)
+
     def renumbered(self, arrays: Mapping[int, int]) -> Accesses:
         """The same with other numbers for some of the arrays that it writes."""
         return Accesses(self.reads, frozenset(a._replace(array=arrays.get(a.array, a.array)) for a in self.writes))
