@@ -8,13 +8,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-import xlakit
 from xlakit import HloModule, PrimitiveType, make_shape
 from xlakit.data.shape import ProgramShape
 from xlakit.errors import ResourceError
 from xlakit.execution.inputs import make_inputs
 from xlakit.tools import cli
-from xlakit.tools.inputs import made_up_feeds
+from xlakit.tools.inputs import compiled, options_of
 
 
 def made(kind: PrimitiveType, *dims: int, seed: int = 7) -> np.ndarray:
@@ -106,8 +105,7 @@ def test_what_a_host_sends_is_made_up_for_each_device():
     module = HloModule.from_text(FED)
 
     def run(backend: str, seed: int):
-        executable = xlakit.compile(module, backend=backend, execution_context=made_up_feeds(module, seed))
-        return np.asarray(executable.execute_replicated([[], []]))
+        return np.asarray(compiled(module, backend, seed).execute_replicated([[], []]))
 
     found = run("cpu", 7)
     # Two devices, the sum of three feeds and what came on the channel.
@@ -117,7 +115,8 @@ def test_what_a_host_sends_is_made_up_for_each_device():
 
 
 def test_programs_without_a_host_are_fed_nothing():
-    assert made_up_feeds(HloModule.from_text("HloModule m\nENTRY e {\n  ROOT p = f32[2] parameter(0)\n}"), 0) is None
+    module = HloModule.from_text("HloModule m\nENTRY e {\n  ROOT p = f32[2] parameter(0)\n}")
+    assert options_of(module, 0).execution_context is None
 
 
 def test_the_command_line_runs_programs_with_feeds(tmp_path: Path, capsys: pytest.CaptureFixture[str]):

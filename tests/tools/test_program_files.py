@@ -69,7 +69,7 @@ def test_input_that_is_damaged_or_pickled_is_refused(add_file, tmp_path, capsys)
 
 
 def test_an_output_that_cannot_be_written_is_told_before_the_run(add_file, tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr("xlakit.tools.run.compile", lambda *_, **__: pytest.fail("it was compiled"))
+    monkeypatch.setattr("xlakit.tools.run.compiled", lambda *_, **__: pytest.fail("it was compiled"))
     assert cli.main(["run", add_file, "--output", ""]) == 1
     assert "Is a directory" in capsys.readouterr().err
     for path in (tmp_path, tmp_path / "missing" / "y.npz"):

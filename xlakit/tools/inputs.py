@@ -1,18 +1,21 @@
-"""Arguments for a program, made up, or read from a file, and what the host feeds it."""
+"""Arguments for a program, made up, or read from a file, what the host feeds it, and the program compiled with that."""
 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from xlakit.api import compile
 from xlakit.data.literal import Array
 from xlakit.data.shape import ProgramShape, Shape
 from xlakit.errors import ArgumentError
 from xlakit.execution.context import ExecutionContext
 from xlakit.execution.inputs import make_inputs, make_value
+from xlakit.execution.options import ExecutionOptions
 from xlakit.execution.run import Participant
 from xlakit.formats.npz import read_arrays
 from xlakit.ir.instruction import Computation, HloModule, Instruction
@@ -22,6 +25,7 @@ from xlakit.ops.data import Copy, Parameter
 from xlakit.ops.dynamic import SetDimensionSize
 from xlakit.ops.elementwise.convert import Convert
 from xlakit.ops.movement import Reshape
+from xlakit.options import compiling
 
 
 def made_up(entry: Computation, program: ProgramShape, seed: int) -> list[Any]:
@@ -80,9 +84,18 @@ class _MadeUpFeeds(ExecutionContext):
         return make_value(shape, np.random.default_rng([self._seed, *queue, self._counts[queue]]))
 
 
-def made_up_feeds(module: HloModule, seed: int) -> ExecutionContext | None:
-    """What the host sends to a program that no host runs beside; None where it communicates with none."""
-    return _MadeUpFeeds(seed) if any(isinstance(i.op, Transfer) for i in module.instructions) else None
+def options_of(module: HloModule, seed: int, custom_calls: Mapping[str, object] | None = None) -> ExecutionOptions:
+    """How a tool runs a program, beside which no host runs: what that sends to it is made up."""
+    feeds = _MadeUpFeeds(seed) if any(isinstance(i.op, Transfer) for i in module.instructions) else None
+    return ExecutionOptions(seed=seed, custom_calls=custom_calls, execution_context=feeds)
+
+
+def compiled(module: HloModule, backend: str | None, seed: int, *, cache: bool = True) -> Any:
+    """A program for a tool on a backend, or ``plain``: machine code without what xlakit.options.PLAIN lists."""
+    feeds, is_plain = options_of(module, seed).execution_context, backend == "plain"
+    with compiling(plain="all" if is_plain else None):
+        name = "cpu" if is_plain else backend
+        return compile(module, backend=name, seed=seed, cache=cache, execution_context=feeds)
 
 
 def read_inputs(path: str, program: ProgramShape) -> list[Any]:

@@ -14,11 +14,10 @@ from xlakit.cpu.profiling.recorder import now
 from xlakit.cpu.profiling.report import Profile
 from xlakit.cpu.profiling.times import Overhead
 from xlakit.errors import ArgumentError, InternalError, naming_file
-from xlakit.execution.options import ExecutionOptions
 from xlakit.ir.instruction import HloModule
 from xlakit.options import compiling
 from xlakit.tools.dumps import given_values
-from xlakit.tools.inputs import made_up_feeds
+from xlakit.tools.inputs import options_of
 from xlakit.tools.shards import on_devices, run_each
 
 
@@ -59,9 +58,7 @@ def profile_replicated(
     """As :func:`profile`, with arguments for each device."""
     if iterations < 1:
         raise ArgumentError(f"iterations is {iterations}", hint="time at least one run")
-    feeds = made_up_feeds(module, seed)
-    options = ExecutionOptions(seed=seed, custom_calls=custom_calls, execution_context=feeds)
-    compiled = partial(compile_module, module, options)
+    compiled = partial(compile_module, module, options_of(module, seed, custom_calls))
     is_repeatable = not module.entry.has_side_effect
     with compiling(profile=False, sanitize=False, verify=()):
         # Compiled first: measurements of the machine that its compilation makes are reused for the profiled program.

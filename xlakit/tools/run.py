@@ -12,14 +12,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from xlakit.api import compile
 from xlakit.child_process import Limits
 from xlakit.data.primitive import PrimitiveType
 from xlakit.formats.npz import write_arrays
 from xlakit.ir.instruction import HloModule
 from xlakit.tools.compare import LeafComparison, compare, format_table
 from xlakit.tools.dumps import given_values
-from xlakit.tools.inputs import flatten, made_up, made_up_feeds
+from xlakit.tools.inputs import compiled, flatten, made_up
 from xlakit.tools.jaxlib_child import run_on_jaxlib
 from xlakit.tools.numerics.statistics import statistics_of
 from xlakit.tools.replicas import as_replicas
@@ -91,9 +90,9 @@ def run(
     devices = on_devices(module)
     if input_path is not None:
         devices, values = given_values(devices, input_path, seed)
-        executable = _compiled(devices.module, backend, seed)
+        executable = compiled(devices.module, backend, seed)
     else:
-        executable = _compiled(devices.module, backend, seed)
+        executable = compiled(devices.module, backend, seed)
         # Made after the compilation, which refuses programs that are too large for this machine.
         values = made_up(devices.module.entry, devices.program, seed)
     arguments = devices.arguments(values)
@@ -141,12 +140,8 @@ def _reference(devices: Devices, values: list[Any], run: _Reference, seed: int) 
     return devices.joined(run(devices.module, devices.arguments(values), seed))
 
 
-def _compiled(module: HloModule, backend: str | None, seed: int) -> Any:
-    return compile(module, backend=backend, seed=seed, execution_context=made_up_feeds(module, seed))
-
-
 def _on_interpreter(module: HloModule, arguments: list[list[Any]], seed: int) -> list[Any]:
-    return run_each(_compiled(module, "interpreter", seed), arguments)
+    return run_each(compiled(module, "interpreter", seed), arguments)
 
 
 def _on_jaxlib(limits: Limits) -> _Reference:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from xlakit.api import compile
 from xlakit.errors import ArgumentError
 from xlakit.ir.instruction import HloModule
 from xlakit.tools.compare import LeafComparison, compare
-from xlakit.tools.inputs import made_up_feeds
+from xlakit.tools.inputs import compiled
 from xlakit.tools.oracles.arguments import Arguments
 from xlakit.tools.shards import check_parameters, on_devices
 
@@ -33,8 +32,6 @@ def compare_results(
         )
     arguments = Arguments(seed) if input_path is None else Arguments.from_file(input_path, program, seed)
     values = arguments.values(program)
-    executables = [
-        compile(d.module, backend=backend, seed=seed, execution_context=made_up_feeds(d.module, seed)) for d in devices
-    ]
+    executables = [compiled(d.module, backend, seed) for d in devices]
     expected, actual = (device.run(e, values) for device, e in zip(devices, executables, strict=True))
     return compare(actual, expected)

@@ -5,14 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from xlakit.api import compile
 from xlakit.arguments import converting
 from xlakit.child_process import Limits
 from xlakit.errors import ArgumentError
 from xlakit.ir.instruction import HloModule
-from xlakit.options import compiling
 from xlakit.tools.dumps import given_values
-from xlakit.tools.inputs import made_up_feeds
+from xlakit.tools.inputs import compiled
 from xlakit.tools.jaxlib_child import Jaxlib
 from xlakit.tools.numerics.divergence import Divergence, Progress, first_divergence
 from xlakit.tools.numerics.shadow import ShadowReport, shadow_replicated
@@ -161,8 +159,4 @@ class _Way(NamedTuple):
         """Make a program ready to run."""
         if self.name == "jaxlib":
             return self.jaxlib.prepare(as_replicas(module))
-        with compiling(plain="all" if self.name == "plain" else None):
-            backend = "cpu" if self.name == "plain" else self.name
-            feeds = made_up_feeds(module, self.seed)
-            executable = compile(module, backend=backend, seed=self.seed, execution_context=feeds)
-        return executable.execute_replicated
+        return compiled(module, self.name, self.seed).execute_replicated

@@ -22,7 +22,6 @@ from xlakit.data.primitive import PrimitiveType
 from xlakit.data.shape import Shape
 from xlakit.data.text_table import aligned
 from xlakit.errors import ArgumentError
-from xlakit.execution.options import ExecutionOptions
 from xlakit.interpreter.evaluate import Context, evaluator
 from xlakit.interpreter.executable import compile_module
 from xlakit.ir.instruction import Computation, HloModule, Instruction
@@ -37,7 +36,7 @@ from xlakit.ops.random import Rng
 from xlakit.ops.shared.calling import Calling
 from xlakit.ops.shared.numerics import convert
 from xlakit.ops.sort import Sort, sort_order
-from xlakit.tools.inputs import made_up_feeds
+from xlakit.tools.inputs import options_of
 from xlakit.tools.numerics.errors import ErrorSize, error_size, ulps, unit_roundoff
 from xlakit.tools.numerics.frames import ArrayRow, Frames, describe_path
 from xlakit.tools.numerics.promotion import Promotion, promoted_type
@@ -170,9 +169,7 @@ def shadow_replicated(
             f"{module.name} has no floating point type narrower than f64: its shadow would be itself",
             hint="shadow values are for programs in f32, bf16, f16, f8 or c64",
         )
-    feeds = made_up_feeds(module, seed)
-    options = ExecutionOptions(seed=seed, custom_calls=custom_calls, execution_context=feeds)
-    executable = compile_module(module, options)
+    executable = compile_module(module, options_of(module, seed, custom_calls))
     # Shared, since devices meet at the same instruction.
     promotion = Promotion()
     promotion.computation(module.entry)

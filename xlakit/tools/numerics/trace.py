@@ -12,13 +12,12 @@ import numpy as np
 from xlakit.arguments import converting
 from xlakit.data.text_table import aligned
 from xlakit.errors import Location
-from xlakit.execution.options import ExecutionOptions
 from xlakit.interpreter.evaluate import Context
 from xlakit.interpreter.executable import compile_module
 from xlakit.ir.instruction import Computation, HloModule, Instruction
 from xlakit.ir.operation import Array, Value
 from xlakit.ops.data import Constant, GetTupleElement, Tuple
-from xlakit.tools.inputs import made_up_feeds
+from xlakit.tools.inputs import options_of
 from xlakit.tools.numerics.frames import ArrayRow, Frames, describe_path
 from xlakit.tools.numerics.statistics import Statistics, statistics_of
 
@@ -190,9 +189,7 @@ def trace_replicated(
     custom_calls: dict[str, object] | None = None,
 ) -> Trace:
     """As :func:`trace_values`, with arguments for each device."""
-    feeds = made_up_feeds(module, seed)
-    options = ExecutionOptions(seed=seed, custom_calls=custom_calls, execution_context=feeds)
-    executable = compile_module(module, options)
+    executable = compile_module(module, options_of(module, seed, custom_calls))
     tracers = [_Tracer(module, device, iterations=iterations) for device in range(executable.num_devices)]
     results = executable.call_observed(tracers.__getitem__, arguments)
     rows: dict[Any, TraceRow] = {}

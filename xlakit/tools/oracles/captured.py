@@ -10,13 +10,12 @@ from typing import Any, Final
 import numpy as np
 
 from xlakit.data.literal import Array
-from xlakit.execution.options import ExecutionOptions
 from xlakit.interpreter.evaluate import Context
 from xlakit.interpreter.executable import compile_module
 from xlakit.ir.instruction import Computation, HloModule, Instruction
 from xlakit.ir.operation import Value
 from xlakit.ops.control import While
-from xlakit.tools.inputs import made_up_feeds
+from xlakit.tools.inputs import options_of
 from xlakit.tools.oracles.arguments import Arguments
 from xlakit.tools.oracles.oracle import Oracle, Report, Verdict, named_shapes
 from xlakit.tools.shards import on_devices
@@ -61,9 +60,7 @@ class Capture(Oracle):
             return Captured({}, {})
         values = self.arguments.values(named_shapes(devices), devices.module.entry)
         observer = _Observer(devices.module.entry)
-        seed = self.arguments.seed
-        options = ExecutionOptions(seed=seed, execution_context=made_up_feeds(devices.module, seed))
-        executable = compile_module(devices.module, options)
+        executable = compile_module(devices.module, options_of(devices.module, self.arguments.seed))
         executable.call_observed(lambda _: observer, devices.arguments(values))
         states = {name: [*first, *last] for name, (first, last) in observer.states.items()}
         return Captured(observer.values, states)

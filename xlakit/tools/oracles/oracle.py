@@ -19,13 +19,11 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, Protocol, Self, runtime_checkable
 
-from xlakit.api import compile
 from xlakit.data.shape import ProgramShape
 from xlakit.errors import ArgumentError, UnsupportedError, XlakitError, headline
 from xlakit.ir.instruction import HloModule
-from xlakit.options import compiling
 from xlakit.tools.compare import LeafComparison, Tolerance, compare
-from xlakit.tools.inputs import made_up_feeds
+from xlakit.tools.inputs import compiled
 from xlakit.tools.oracles.arguments import Arguments
 from xlakit.tools.replicas import as_replicas
 from xlakit.tools.shards import Devices, on_devices
@@ -346,15 +344,6 @@ def _prepare(backends: Sequence[str]) -> None:
         require_jaxlib()
 
 
-def _executable(module: HloModule, backend: str, seed: int) -> Any:
-    """The program on a backend, but for jaxlib. No candidate is worth a place in the compile cache."""
-    feeds = made_up_feeds(module, seed)
-    if backend == "plain":
-        with compiling(plain="all"):
-            return compile(module, backend="cpu", seed=seed, cache=False, execution_context=feeds)
-    return compile(module, backend=backend, seed=seed, cache=False, execution_context=feeds)
-
-
 def results_of(devices: Devices, values: Sequence[Any], backend: str, seed: int) -> Any:
     """The results on a backend for whole arguments; several are a tuple, those of several devices are joined."""
     if backend == "jaxlib":
@@ -368,7 +357,8 @@ def results_of(devices: Devices, values: Sequence[Any], backend: str, seed: int)
         if devices.whole is None:
             return devices.joined(results)
         return results[0] if len(results) == 1 else tuple(results)
-    executable = _executable(devices.module, backend, seed)
+    # No candidate is worth a place in the compile cache.
+    executable = compiled(devices.module, backend, seed, cache=False)
     return devices.run(executable, values)
 
 
@@ -380,7 +370,7 @@ def _seconds(devices: Devices, values: Sequence[Any], backend: str, seed: int) -
 
         run = JaxlibBackend().prepare(devices.module, [list(values)])
     else:
-        run = partial(_executable(devices.module, backend, seed), *devices.arguments(values)[0])
+        run = partial(compiled(devices.module, backend, seed, cache=False), *devices.arguments(values)[0])
     run()
     times: list[float] = []
     for _ in range(_TIMED_RUNS):

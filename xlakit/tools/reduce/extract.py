@@ -13,7 +13,6 @@ from xlakit.arguments import converting
 from xlakit.data.shape import ProgramShape
 from xlakit.errors import ArgumentError, meant
 from xlakit.execution.inputs import make_inputs
-from xlakit.execution.options import ExecutionOptions
 from xlakit.interpreter.evaluate import Context
 from xlakit.interpreter.executable import compile_module
 from xlakit.ir.instruction import Computation, HloModule, Instruction
@@ -26,7 +25,7 @@ from xlakit.ops.communication.collectives import PartitionId, ReplicaId
 from xlakit.ops.control import Call, Fusion, While
 from xlakit.ops.data import AfterAll, Constant, Parameter
 from xlakit.tools.dumps import given_values, write_dump
-from xlakit.tools.inputs import made_up_feeds
+from xlakit.tools.inputs import options_of
 from xlakit.tools.numerics.trace import leaves_of
 from xlakit.tools.shards import on_devices, without_shardings
 from xlakit.tools.stand_ins import stand_ins
@@ -336,9 +335,7 @@ def _captured(
     ]
     # The part may not need a custom call that has no meaning here; one that runs is an error then.
     custom_calls = {**stand_ins(module), **(run.custom_calls or {})}
-    feeds = made_up_feeds(module, run.seed)
-    options = ExecutionOptions(seed=run.seed, custom_calls=custom_calls, execution_context=feeds)
-    executable = compile_module(module, options)
+    executable = compile_module(module, options_of(module, run.seed, custom_calls))
     with suppress(_AllCapturedError):
         executable.call_observed(observers.__getitem__, run.arguments)
     for device in run.devices:
