@@ -12,6 +12,7 @@ import numpy as np
 
 from xlakit.data.literal import Array
 from xlakit.errors import FormatError, naming_file
+from xlakit.formats.files import whole_file
 
 # What NumPy says of a type that a package has added to it.
 _ADDED: Final = 2
@@ -23,7 +24,7 @@ def write_arrays(path: Path, arrays: Mapping[str, Array]) -> None:
     NumPy itself writes f8e5m2 under a name that it cannot read.
     """
     # Opened here, since savez puts .npz behind a path that does not end so.
-    with naming_file(str(path)), path.open("wb") as file:
+    with whole_file(path) as file:
         np.savez(file, **{name: _as_known(array) for name, array in arrays.items()})  # pyright: ignore[reportArgumentType]
 
 

@@ -12,6 +12,7 @@ from typing import Any
 from xlakit.cpu.debugging.dumping import MANIFEST, MODULE, argument_names
 from xlakit.errors import ArgumentError, FormatError, naming_file
 from xlakit.formats.detect import snapshot_of
+from xlakit.formats.files import write_whole
 from xlakit.formats.hlo_proto import Snapshot
 from xlakit.formats.npz import write_arrays
 from xlakit.ir.instruction import HloModule
@@ -58,8 +59,7 @@ def write_dump(path: str, module: HloModule, arguments: Sequence[Sequence[Array]
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise ArgumentError(f"{path} is there already", hint="name a new folder, or an empty one")
     (folder / "arguments").mkdir(parents=True, exist_ok=True)
-    with naming_file(str(folder / MODULE)):
-        (folder / MODULE).write_text(module.to_text().rstrip("\n") + "\n", encoding="utf-8")
+    write_whole(folder / MODULE, module.to_text().rstrip("\n") + "\n")
     names = [f"arguments/device_{device:04}.npz" for device in range(len(arguments))]
     for name, arrays in zip(names, arguments, strict=True):
         write_arrays(folder / name, dict(zip(argument_names(module), arrays, strict=True)))
@@ -72,8 +72,7 @@ def write_dump(path: str, module: HloModule, arguments: Sequence[Sequence[Array]
         "files": [MODULE],
         "arguments": names,
     }
-    with naming_file(str(folder / MANIFEST)):
-        (folder / MANIFEST).write_text(json.dumps(manifest, indent=1) + "\n", encoding="utf-8")
+    write_whole(folder / MANIFEST, json.dumps(manifest, indent=1) + "\n")
 
 
 def given_values(devices: Devices, input_path: str | None, seed: int) -> tuple[Devices, list[Any]]:

@@ -6,7 +6,8 @@ import difflib
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from xlakit.errors import ArgumentError, naming_file
+from xlakit.errors import ArgumentError
+from xlakit.formats.files import write_whole
 from xlakit.ir.instruction import HloModule
 from xlakit.passes.core.rules import RulePass
 from xlakit.passes.pipeline import BETWEEN_PROCESSES, PASSES, PIPELINE, run_pipeline
@@ -56,8 +57,7 @@ def optimize(
 
 
 def _write(path: Path, module: HloModule, text: Mapping[str, bool]) -> None:
-    with naming_file(str(path)):
-        path.write_text(module.to_text(**text), encoding="utf-8")
+    write_whole(path, module.to_text(**text))
 
 
 def _difference(name: str, before: HloModule, after: HloModule, text: Mapping[str, bool]) -> Iterator[str]:

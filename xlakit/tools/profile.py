@@ -13,7 +13,8 @@ from xlakit.cpu.profiling.process import profile_of
 from xlakit.cpu.profiling.recorder import now
 from xlakit.cpu.profiling.report import Profile
 from xlakit.cpu.profiling.times import Overhead
-from xlakit.errors import ArgumentError, InternalError, naming_file
+from xlakit.errors import ArgumentError, InternalError
+from xlakit.formats.files import write_whole
 from xlakit.ir.instruction import HloModule
 from xlakit.options import compiling
 from xlakit.tools.dumps import given_values
@@ -95,6 +96,5 @@ def profile_file(
     devices, values = given_values(on_devices(module), input_path, seed)
     profile = profile_replicated(devices.module, devices.arguments(values), iterations=iterations, seed=seed)
     if trace_path is not None:
-        with naming_file(trace_path), open(trace_path, "w", encoding="utf-8") as file:
-            file.write(profile.as_trace() + "\n")
+        write_whole(trace_path, profile.as_trace() + "\n")
     return profile

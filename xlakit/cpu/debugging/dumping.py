@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from xlakit.errors import ResourceError
 from xlakit.execution.groups import Grid
+from xlakit.formats.files import write_whole
 from xlakit.formats.npz import write_arrays
 
 if TYPE_CHECKING:
@@ -114,7 +115,7 @@ def _write_parts(
     # The program itself is always written: no other part is of use without it.
     for part in ("hlo", *(part for part in texts if part != "hlo" and part in parts)):
         name, make = texts[part]
-        (folder / name).write_text(make().rstrip("\n") + "\n", encoding="utf-8")
+        write_whole(folder / name, make().rstrip("\n") + "\n")
         files.append(name)
     return files + (_write_passes(module, folder) if "passes" in parts else [])
 
@@ -128,7 +129,7 @@ def _write_passes(module: HloModule, folder: Path) -> list[str]:
 
     def write(number: int, name: str, module: HloModule) -> None:
         files.append(f"passes/{number:02}-{name}.hlo")
-        (folder / files[-1]).write_text(module.to_text(), encoding="utf-8")
+        write_whole(folder / files[-1], module.to_text())
 
     def look(number: int, name: str, before: HloModule, after: HloModule) -> None:
         if after is not before:
@@ -140,7 +141,7 @@ def _write_passes(module: HloModule, folder: Path) -> list[str]:
 
 
 def _write_manifest(folder: Path, manifest: dict[str, Any]) -> None:
-    (folder / MANIFEST).write_text(json.dumps(manifest, indent=1) + "\n", encoding="utf-8")
+    write_whole(folder / MANIFEST, json.dumps(manifest, indent=1) + "\n")
 
 
 class _Arguments:

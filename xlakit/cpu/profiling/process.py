@@ -25,6 +25,7 @@ from xlakit.cpu.profiling.trace_events import trace_json
 from xlakit.cpu.threads import thread_count
 from xlakit.data.text_table import aligned, duration
 from xlakit.errors import ResourceError
+from xlakit.formats.files import write_whole
 
 if TYPE_CHECKING:
     from xlakit.cpu.profiling.recorder import Recorder
@@ -119,7 +120,7 @@ class ProfiledPrograms:
         stem = self._new_stem()
         paths = [self._folder / f"{stem}{suffix}" for suffix in texts]
         for path, text in zip(paths, texts.values(), strict=True):
-            path.write_text(text, encoding="utf-8")
+            write_whole(path, text)
         return paths
 
     def _new_stem(self) -> str:

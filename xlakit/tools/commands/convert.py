@@ -8,7 +8,8 @@ import json
 import sys
 from typing import Any, Final
 
-from xlakit.errors import ArgumentError, naming_file
+from xlakit.errors import ArgumentError
+from xlakit.formats.files import write_whole
 from xlakit.tools.commands.batch import Program, add_batch, programs_of, run_batch
 from xlakit.tools.commands.shared import (
     Commands,
@@ -45,8 +46,7 @@ def _run(options: argparse.Namespace) -> int:
         data = _converted(program.path, options)
         if options.output is not None:
             path = program.output(options.output, _SUFFIXES[options.to])
-            with naming_file(str(path)):
-                path.write_bytes(data)
+            write_whole(path, data)
             return 0, {"output": str(path), "bytes": len(data)}
         if not options.json:
             stream = open_stream(sys.stdout, "standard output")

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import argparse
 import json
-from pathlib import Path
 
-from xlakit.errors import naming_file
+from xlakit.formats.files import write_whole
 from xlakit.tools.commands.batch import add_json, write, write_record
 from xlakit.tools.commands.shared import Commands, add_command
 
@@ -26,8 +25,7 @@ def _run(options: argparse.Namespace) -> int:
     machine = measuring.measure() if options.measure else measuring.described()
     text = machine.as_text()
     if options.describe:
-        with naming_file(options.describe):
-            Path(options.describe).write_text(text + "\n")
+        write_whole(options.describe, text + "\n")
     elif options.json:
         write_record(json.loads(text))
     else:

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from xlakit.errors import naming_file
+from xlakit.formats.files import write_whole
 from xlakit.tools.commands.batch import Program, add_batch, is_folder, own_name, programs_of, run_batch, write
 from xlakit.tools.commands.oracle import add_oracle, limits_of, oracle_of
 from xlakit.tools.commands.shared import Commands, add_command, add_filling, load_filled, print_error_line, seconds
@@ -69,13 +69,12 @@ def reduce_file(program: Program, options: argparse.Namespace) -> dict[str, Any]
         )
     except KeyboardInterrupt:
         if progress.best is not None:
-            output.write_text(progress.best.to_text(), encoding="utf-8")
+            write_whole(output, progress.best.to_text())
             print_error_line(f"the best program so far is in {output}")
         raise
     finally:
         progress.end()
-    with naming_file(str(output)):
-        output.write_text(reduction.module.to_text(), encoding="utf-8")
+    write_whole(output, reduction.module.to_text())
     arguments = None if isinstance(oracle, ExternalTest) else getattr(oracle, "arguments", None)
     if arguments is not None and arguments.given:
         arguments.save(output.with_suffix(".npz"), reduction.module.entry.program_shape)

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Protocol
 
 from xlakit.errors import XlakitError
+from xlakit.formats.files import write_whole
 from xlakit.ir.instruction import HloModule
 from xlakit.tools.oracles.captured import Captured
 from xlakit.tools.oracles.oracle import OutOfTime, Verdict
@@ -134,11 +135,7 @@ class Search:
         self.best = module
         self.successes += 1
         if self.folder is not None:
-            # Written beside and renamed, so that an interruption leaves a whole file.
-            path = self.folder / BEST
-            beside = path.with_suffix(".part")
-            beside.write_text(module.to_text(), encoding="utf-8")
-            beside.replace(path)
+            write_whole(self.folder / BEST, module.to_text())
 
     def minimize(self, items: Callable[[HloModule], Sequence[str]], remove: Removal) -> None:
         """Delta debugging: remove as many items as possible, in chunks of half of them, then of half of that.

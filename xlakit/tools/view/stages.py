@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from xlakit.arguments import converting
-from xlakit.errors import ArgumentError, XlakitError, naming_file
+from xlakit.errors import ArgumentError, XlakitError
+from xlakit.formats.files import write_whole
 from xlakit.ir.instruction import HloModule
 from xlakit.passes.core.framework import Pass
 from xlakit.passes.core.rules import RulePass
@@ -34,8 +35,7 @@ class View:
     def save(self, path: str | Path) -> None:
         """Write the page into a file. Raises OSError."""
         # Names of files that are no UTF-8 are in the page, too.
-        with naming_file(str(path)):
-            Path(path).write_text(self.html, encoding="utf-8", errors="backslashreplace")
+        write_whole(path, self.html.encode(errors="backslashreplace"))
 
     def _repr_html_(self) -> str:
         # The page has no access to the notebook.

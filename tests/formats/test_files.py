@@ -1,0 +1,43 @@
+"""Files are written as a whole or not at all."""
+
+import os
+import stat
+
+import pytest
+
+from xlakit.formats.files import whole_file, write_whole
+
+
+def test_a_file_that_cannot_be_written_to_its_end_leaves_the_old_one(tmp_path):
+    path = tmp_path / "a.hlo"
+    write_whole(path, "old")
+    with pytest.raises(OSError, match="No space left") as error, whole_file(path) as file:
+        file.write(b"half")
+        raise OSError(28, "No space left on device")
+    assert error.value.filename == str(path)
+    with pytest.raises(KeyboardInterrupt), whole_file(tmp_path / "new.hlo"):
+        raise KeyboardInterrupt
+    assert path.read_text() == "old"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_links_modes_and_pipes_stay(tmp_path):
+    path, link, pipe = tmp_path / "a", tmp_path / "b", tmp_path / "c"
+    path.write_text("old")
+    path.chmod(0o640)
+    link.symlink_to(path)
+    write_whole(link, "new")
+    assert link.is_symlink()
+    assert path.read_text() == "new"
+    assert stat.S_IMODE(path.stat().st_mode) == 0o640
+    os.mkfifo(pipe)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    write_whole(pipe, b"heard")
+    assert os.read(reader, 9) == b"heard"
+    os.close(reader)
+
+
+def test_a_folder_that_is_not_there_is_named_by_the_path(tmp_path):
+    with pytest.raises(FileNotFoundError) as error:
+        write_whole(tmp_path / "none" / "a", "")
+    assert error.value.filename == str(tmp_path / "none" / "a")

@@ -1,0 +1,53 @@
+"""Files that are written as a whole or not at all."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Generator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import IO
+
+
+def write_whole(path: str | Path, data: str | bytes) -> None:
+    """Write text (UTF-8) or bytes as :func:`whole_file` does it."""
+    with whole_file(path) as file:
+        file.write(data.encode() if isinstance(data, str) else data)
+
+
+@contextmanager
+def whole_file(path: str | Path) -> Generator[IO[bytes]]:
+    """A file that takes the place of the one at ``path`` when all is written; before, or on an error, that stays.
+
+    What is no regular file, such as a pipe, and what cannot be replaced is written itself. An OSError has the path.
+    """
+    try:
+        with _replacing(Path(path).resolve()) if _is_replaced(Path(path)) else open(path, "wb") as file:
+            yield file
+    except OSError as error:
+        error.filename, error.filename2 = str(path), None
+        raise
+
+
+def _is_replaced(path: Path) -> bool:
+    if not path.exists():
+        return True
+    # /dev/stdout may be a regular file, to which a shell appends.
+    is_ours = os.access(path, os.W_OK) and os.access(path.resolve().parent, os.W_OK)
+    return is_ours and path.is_file() and not path.absolute().is_relative_to("/dev")
+
+
+@contextmanager
+def _replacing(target: Path) -> Generator[IO[bytes]]:
+    beside = target.with_name(f".xlakit-{os.urandom(8).hex()}")
+    try:
+        with beside.open("xb") as file:
+            if target.exists():
+                os.fchmod(file.fileno(), stat.S_IMODE(target.stat().st_mode))
+            yield file
+        beside.replace(target)
+    except BaseException:
+        with suppress(FileNotFoundError):
+            beside.unlink()
+        raise
