@@ -285,17 +285,18 @@ def _message(read: Callable[[Any], Any], write: Callable[[Any, Any], None]) -> _
     return reader, writer
 
 
-def _fields_codec(cls: type[Any]) -> tuple[Callable[[Any], Any], Callable[[Any, Any], None]]:
-    """The reader and the writer of a dataclass whose fields have the names of its message's fields."""
-    names = [field.name for field in fields(cls)]
+def _fields_codec(cls: type[Any], *names: str) -> tuple[Callable[[Any], Any], Callable[[Any, Any], None]]:
+    """The reader and the writer of a dataclass; names: of the message's fields, by default those of the dataclass."""
+    own = [field.name for field in fields(cls)]
+    pairs = list(zip(own, names or own, strict=True))
 
     def read(proto: Any) -> Any:
-        values = [getattr(proto, name) for name in names]
+        values = [getattr(proto, name) for _, name in pairs]
         return cls(*(tuple(v) if hasattr(v, "extend") else v for v in values))
 
     def write(value: Any, proto: Any) -> None:
-        for name in names:
-            part = getattr(value, name)
+        for field, name in pairs:
+            part = getattr(value, field)
             if isinstance(part, tuple):
                 getattr(proto, name).extend(part)
             else:
@@ -341,16 +342,6 @@ def _read_dimension_numbers(proto: Any) -> ConvolutionDimensionNumbers:
 
 
 _read_sparsity_side, _write_sparsity_side = _fields_codec(SparsitySide)
-
-
-def _read_aliasing(proto: Any) -> OutputOperandAliasing:
-    return OutputOperandAliasing(tuple(proto.output_shape_index), proto.operand_index, tuple(proto.operand_shape_index))
-
-
-def _write_aliasing(alias: OutputOperandAliasing, proto: Any) -> None:
-    proto.output_shape_index.extend(alias.output_index)
-    proto.operand_index = alias.operand_number
-    proto.operand_shape_index.extend(alias.operand_index)
 
 
 def _read_accuracy(proto: Any) -> Any:
@@ -441,7 +432,9 @@ _CODECS: Mapping[Kind, _Codec] = {
     Kind.SHAPE: _message(read_shape, write_shape),
     Kind.SHAPE_LIST: (_read_constraints, _write_constraints),
     Kind.DOMAIN: (_read_domain, _write_domain),
-    Kind.OUTPUT_OPERAND_ALIASING: _message(_read_aliasing, _write_aliasing),
+    Kind.OUTPUT_OPERAND_ALIASING: _message(
+        *_fields_codec(OutputOperandAliasing, "output_shape_index", "operand_index", "operand_shape_index")
+    ),
     Kind.RESULT_ACCURACY: _message(_read_accuracy, _write_accuracy),
     Kind.SPARSITY_CONFIG: _message(_read_sparsity, _write_sparsity),
 }
