@@ -14,6 +14,7 @@ from split_programs import (
     collectives,
     module_of,
     run_split,
+    sends,
     with_mesh,
 )
 
@@ -467,9 +468,27 @@ def test_finer_parts_on_other_members_are_sent_as_such(new):
     assert permute.shape.dimensions == split.entry.root.shape.dimensions
 
 
-def test_parts_that_members_need_larger_are_sent_and_gathered():
-    body = "x = f32[16] parameter(0), sharding={devices=[4,2]<=[2,4]T(1,0) last_tile_dim_replicate} "
-    body += "ROOT r = f32[16] negate(x), sharding={devices=[2,4]<=[8] last_tile_dim_replicate}"
+@pytest.mark.parametrize(
+    ("shape", "old", "new"),
+    [
+        (
+            "[16]",
+            "{devices=[4,2]<=[2,4]T(1,0) last_tile_dim_replicate}",
+            "{devices=[2,4]<=[8] last_tile_dim_replicate}",
+        ),
+        # P("z", "x", "y") becomes P("x", None, "y").
+        ("[8,4,2]", "{devices=[2,2,2]<=[4,2]T(1,0)}", "{devices=[2,1,2,2]<=[8] last_tile_dim_replicate}"),
+    ],
+)
+def test_parts_that_members_need_larger_are_sent_and_gathered(shape, old, new):
+    body = f"x = f32{shape} parameter(0), sharding={old} ROOT r = f32{shape} negate(x), sharding={new}"
     split = check(body, {"all-gather": 1, "collective-permute": 1}, partitions=8)
     (gathered,) = [i for i in split.entry.instructions if i.opcode == "all-gather"]
-    assert gathered.shape.dimensions == (8,)
+    assert gathered.shape.dimensions == split.entry.root.shape.dimensions
+
+
+def test_a_slice_of_few_elements_of_one_part_is_added_up():
+    """Of 64 elements in 8 parts the first ones, which one member has: 2 * 7/8 * 6 are sent, not 7 * 8."""
+    body = "x = s32[64] parameter(0), sharding={devices=[8]<=[8]} y = s32[6] slice(x), slice={[0:6]} "
+    split = check(f"{body} ROOT r = s32[6] negate(y), sharding={WHOLE}", {"all-reduce": 1}, partitions=8)
+    assert sends(split) == 10.5

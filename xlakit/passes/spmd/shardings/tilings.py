@@ -87,17 +87,31 @@ def are_as_many(own: Tiling, new: Tiling) -> bool:
 
 def cut_alike(own: Tiling, new: Tiling) -> Tiling | None:
     """A tiling that refines ``own`` and has the sizes of ``new``, though on other members; None if there is none."""
-    made: list[Split | None] = []
-    for before, after in zip(own, new, strict=True):
-        count, rest = divmod(parts(after), parts(before))
-        if rest:
-            return None
-        made.append(
-            after
-            if before is None
-            else split_of(a * count + b % count for a, b in zip(before, after or before, strict=True))
-        )
-    return tuple(made) if is_proper(made) else None
+    counts = [divmod(parts(after), parts(before)) for before, after in zip(own, new, strict=True)]
+    if any(rest for _, rest in counts):
+        return None
+    made = tuple(
+        after if before is None else split_of(a * n + b % n for a, b in zip(before, after or before, strict=True))
+        for (n, _), before, after in zip(counts, own, new, strict=True)
+    )
+    return made if is_proper(made) else _cut(own, [n for n, _ in counts])
+
+
+def _cut(own: Tiling, counts: Sequence[int]) -> Tiling | None:
+    """A tiling that divides each part of a dimension in so many, among the members that have the same tile."""
+    members = max((len(split) for split in own if split is not None), default=0)
+    found: list[list[int]] = [[0] * members for _ in own]
+    seen: defaultdict[tuple[int, ...], int] = defaultdict(int)
+    for member in range(members):
+        tile = tuple(0 if split is None else split[member] for split in own)
+        number = seen[tile]
+        seen[tile] += 1
+        for d in reversed(range(len(own))):
+            number, piece = divmod(number, counts[d])
+            found[d][member] = tile[d] * counts[d] + piece
+    made = tuple(map(split_of, found))
+    has_all = all(parts(a) == n * parts(b) for a, n, b in zip(made, counts, own, strict=True))
+    return made if has_all and is_proper(made) else None
 
 
 def local_sizes(tiling: Tiling, sizes: Sequence[int]) -> tuple[int, ...]:

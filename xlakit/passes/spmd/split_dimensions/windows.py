@@ -10,6 +10,7 @@ An operation is split in this way if members send less than it takes to gather w
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final, TypeVar, cast
 
@@ -35,10 +36,11 @@ from xlakit.passes.spmd.shardings.tilings import (
     parts,
     teams_over,
     unequal_dims,
+    whole,
     with_split,
 )
 from xlakit.passes.spmd.shardings.values import Piece
-from xlakit.passes.spmd.split_dimensions.halo import Halo, Ranges, traffic
+from xlakit.passes.spmd.split_dimensions.halo import Ranges, traffic
 from xlakit.passes.spmd.split_dimensions.rows import can_be_added
 from xlakit.passes.spmd.split_dimensions.splitter import Splitter
 
@@ -183,7 +185,7 @@ def windowed(s: Splitter) -> Piece | None:
     sizes = given[0].shape.dimensions
     moved = traffic(sizes, operands[0], [(dim.source, dim.reading.ranges) for dim in along])
     if moved is None or moved[0] >= moved[1] or any(_leaves_few(old, dim) for dim in along):
-        return None
+        return _slice_in_sums(s, along, operands[0])
     local = s.local(operands)
     fill = _outside(s, local) if any(dim.reading.reads_outside for dim in along) else None
     for dim in along:
@@ -201,8 +203,9 @@ def windowed(s: Splitter) -> Piece | None:
     if summed is not None and not divides(tiling, old.shape.dimensions):
         made, summed = s.make.all_reduce(made, Add(), scope.groups(teams_over(summed, tiling))), None
     if isinstance(op, Slice) and len(along) == 1 and _is_sum_cheaper(old, tiling, along[0]):
-        halo = s.halo(operands[0], along[0].source, along[0].split, sizes[along[0].source])
-        return _added_up(s, halo, s.at(given[0], operands[0]), (tiling, made))
+        found = _added_up(s, along[0], operands[0])
+        found.unequal = (tiling, made)
+        return found
     found = s.finished(tiling, made)
     if summed is not None:
         found.unreduced = summed
@@ -226,16 +229,28 @@ def _is_sum_cheaper(old: Instruction, tiling: Tiling, along: Dimension) -> bool:
     return is_odd and can_be_added(old.shape) and 2 * size < -(-size // count) * count
 
 
-def _added_up(s: Splitter, halo: Halo, value: Instruction, made: tuple[Tiling, Instruction]) -> Piece:
+def _slice_in_sums(s: Splitter, along: Sequence[Dimension], tiling: Tiling) -> Piece | None:
+    """A slice of which members cannot fetch parts; None if adding it up sends more than gathering what is sliced."""
+    old, (table, *_) = s.old, s.given
+    if not isinstance(old.op, Slice) or len(along) != 1 or not can_be_added(old.shape):
+        return None
+    sliced = local_sizes(with_split(tiling, along[0].source, None), old.shape.dimensions)
+    part = local_sizes(tiling, table.shape.dimensions)
+    is_there = whole(len(tiling)) in table.parts
+    is_cheaper = not is_there and 2 * math.prod(sliced) < math.prod(part) * parts(along[0].split)
+    return _added_up(s, along[0], tiling) if is_cheaper else None
+
+
+def _added_up(s: Splitter, along: Dimension, operand: Tiling) -> Piece:
     """A slice as partial sums: each member has the elements of its own part, and -0 elsewhere."""
-    old, along = s.old, halo.dimension
-    own = old.op_as(Slice).slice[along]
-    length = (old.shape.dimensions[along] - 1) * own.stride + 1
-    placed = halo.as_summand(value, own.start, length)
-    op = local_slice(old.op_as(Slice), made[0])
-    ranges = _changed(op.slice, {along: SliceDimension(0, length, own.stride)})
-    tiling = with_split(made[0], along, None)
-    return Piece(s.make.slice(placed, ranges), tiling, halo.scope, old.shape, unreduced=halo.split, unequal=made)
+    old, table, d = s.old, s.given[0], along.source
+    halo = s.halo(operand, d, along.split, table.shape.dimensions[d])
+    own = old.op_as(Slice).slice[d]
+    length = (old.shape.dimensions[d] - 1) * own.stride + 1
+    placed = halo.as_summand(s.at(table, operand), own.start, length)
+    tiling = with_split(operand, d, None)
+    ranges = _changed(local_slice(old.op_as(Slice), tiling).slice, {d: SliceDimension(0, length, own.stride)})
+    return Piece(s.make.slice(placed, ranges), tiling, s.scope, old.shape, unreduced=along.split)
 
 
 def _dimensions(s: Splitter, rule: Factors) -> list[Dimension]:
