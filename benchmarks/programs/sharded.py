@@ -43,6 +43,11 @@ def words(*dims: int, below: int = 1024) -> np.ndarray[Any, Any]:
     return np.random.default_rng([below, *dims]).integers(0, below, dims).astype(np.int32)
 
 
+def split(x: Any, *spec: Any) -> Any:
+    """A value that is split along these axes."""
+    return lax.with_sharding_constraint(x, P(*spec))
+
+
 def _layer() -> tuple[Any, ...]:
     return floats(64, 128), floats(128, 512, seed=1) / 11, floats(512, 128, seed=2) / 22
 

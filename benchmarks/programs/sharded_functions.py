@@ -8,15 +8,11 @@ import jax
 from jax import lax, numpy as jnp
 from jax.sharding import PartitionSpec as P
 
-from benchmarks.programs.sharded import GRID, Program, floats, words
+from benchmarks.programs.sharded import GRID, Program, floats, split, words
 
 _ROWS, _COLUMNS = P("x"), P(None, "x")
 _TURNED = (5, 2, 7, 0, 3, 6, 1, 4)
 _KEY = jax.random.key_data(jax.random.key(7))
-
-
-def _whole(x: Any, *spec: Any) -> Any:
-    return lax.with_sharding_constraint(x, P(*spec))
 
 
 # -- linear algebra --------------------------------------------------------------------------------------
@@ -169,8 +165,8 @@ def _convolved_by_spectrum(x: Any, kernel: Any) -> Any:
 
 def _constrained_scan(x: Any, w: Any) -> Any:
     def step(h: Any, w: Any) -> Any:
-        h = _whole(jnp.tanh(h @ w), "x", "y")
-        return _whole(h, "x"), h.sum()
+        h = split(jnp.tanh(h @ w), "x", "y")
+        return split(h, "x"), h.sum()
 
     return lax.scan(step, x, w)
 

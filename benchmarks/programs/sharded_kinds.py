@@ -18,45 +18,6 @@ _ROWS, _COLUMNS = P("x"), P(None, "x")
 _IMAGES, _KERNEL = floats(2, 64, 64, 8), floats(3, 3, 8, 16) / 8
 
 
-def _stages(x: Any, weights: Any) -> Any:
-    """Stages on their devices, each of which sends its results to the next one."""
-
-    def part(x: Any, weights: Any) -> Any:
-        number = lax.axis_index("x")
-
-        def tick(state: Any, given: Any) -> Any:
-            state = jnp.where(number == 0, given, state)
-            state = jnp.tanh(state @ weights[0])
-            return lax.ppermute(state, "x", [(p, p + 1) for p in range(7)]), state
-
-        zeros = lax.pcast(jnp.zeros(x.shape[1:], x.dtype), "x", to="varying")
-        given = jnp.concatenate([x, jnp.zeros((7, *x.shape[1:]), x.dtype)])
-        done = lax.scan(tick, zeros, given)[1][7:]
-        return lax.psum(jnp.where(number == 7, done, 0), "x")
-
-    return jax.shard_map(part, in_specs=(P(), _ROWS), out_specs=P())(x, weights)
-
-
-def _stages_alone(x: Any, weights: Any) -> Any:
-    return lax.scan(lambda h, w: (jnp.tanh(h @ w), None), x, weights)[0]
-
-
-def _sent_to_experts(x: Any, weights: Any) -> Any:
-    """As many rows for each expert, by an all-to-all there and back."""
-
-    def part(x: Any, weights: Any) -> Any:
-        rows = lax.all_to_all(x, "x", 1, 1, tiled=True)
-        done = jax.nn.relu(rows @ weights[0])
-        return lax.all_to_all(done, "x", 1, 1, tiled=True)
-
-    return jax.shard_map(part, in_specs=(_ROWS, _ROWS), out_specs=_ROWS)(x, weights)
-
-
-def _sent_to_experts_alone(x: Any, weights: Any) -> Any:
-    blocks = x.reshape(*x.shape[:1], 8, -1, x.shape[-1])
-    return jax.nn.relu(jnp.einsum("pecd,edh->pech", blocks, weights)).reshape(x.shape)
-
-
 def _layers_step(x: Any, ups: Any, downs: Any) -> Any:
     """Layers whose weights are split, gathered as the scan comes to them, and again backwards."""
 
@@ -165,12 +126,6 @@ _LAYERS = (floats(64, 64), floats(6, 64, 128, seed=1) / 20, floats(6, 128, 64, s
 _KEY = np.arange(2, dtype=np.uint32)
 
 KINDS: dict[str, Program] = {
-    "pipeline, sent on": Program(
-        _stages, (floats(12, 4, 32), floats(8, 32, 32) / 6), (P(), _ROWS), alone=_stages_alone
-    ),
-    "experts, sent": Program(
-        _sent_to_experts, (floats(8, 64, 32), floats(8, 32, 32)), (_ROWS, _ROWS), alone=_sent_to_experts_alone
-    ),
     "fully sharded, scan with remat": Program(
         _layers_step, _LAYERS, (_ROWS, P(None, "x"), P(None, "x")), results=(P(None, "x"), P(None, "x"))
     ),

@@ -11,14 +11,10 @@ import numpy as np
 from jax import lax, numpy as jnp
 from jax.sharding import PartitionSpec as P
 
-from benchmarks.programs.sharded import GRID, Program, floats, words
+from benchmarks.programs.sharded import GRID, Program, floats, split, words
 
 _ROWS, _COLUMNS, _BOTH = P("x"), P(None, "x"), P("x", "y")
 _CUBE = (2, 2, 2)
-
-
-def _split(x: Any, *spec: Any) -> Any:
-    return lax.with_sharding_constraint(x, P(*spec))
 
 
 def _norm(x: Any) -> Any:
@@ -109,8 +105,8 @@ def _remat_layers(x: Any, weights: Any) -> Any:
 
     @partial(jax.checkpoint, policy=jax.checkpoint_policies.dots_with_no_batch_dims_saveable)
     def one(h: Any, w: Any) -> Any:
-        w = jax.tree.map(_split, w)
-        return _split(_layer(h, w), ("x", "y")), None
+        w = jax.tree.map(split, w)
+        return split(_layer(h, w), ("x", "y")), None
 
     def loss(w: Any) -> Any:
         return (lax.scan(one, x, w)[0] ** 2).mean()
@@ -127,9 +123,9 @@ def _sequence_norms(x: Any, up: Any, down: Any, scale: Any) -> Any:
         up, down, scale = w
         h = x
         for key in range(2):
-            y = _split(_norm(h) * scale, "x", "y")
-            y = _split(jax.nn.silu(y @ up), "x", None, "y")
-            y = _split(y @ down, "x", "y")
+            y = split(_norm(h) * scale, "x", "y")
+            y = split(jax.nn.silu(y @ up), "x", None, "y")
+            y = split(y @ down, "x", "y")
             h = h + jnp.where(jax.random.bernoulli(jax.random.key(key), 0.9, y.shape), y / 0.9, 0)
         return (h**2).mean()
 
@@ -159,8 +155,8 @@ def _ranking(tables: Any, names: Any, dense: Any, bottom: Any, top: Any) -> Any:
     def loss(w: Any) -> Any:
         tables, bottom, top = w
         found = jax.vmap(lambda t, n: t[n], in_axes=(0, 1), out_axes=1)(tables, names)
-        found = _split(found, "x")
-        mine = jax.nn.relu(_split(dense, "x") @ bottom)
+        found = split(found, "x")
+        mine = jax.nn.relu(split(dense, "x") @ bottom)
         every = jnp.concatenate([mine[:, None], found], 1)
         pairs = jnp.einsum("bif,bjf->bij", every, every)
         rows, columns = np.triu_indices(every.shape[1], 1)

@@ -11,15 +11,11 @@ import numpy as np
 from jax import lax, numpy as jnp
 from jax.sharding import PartitionSpec as P
 
-from benchmarks.programs.sharded import GRID, Program, floats, words
+from benchmarks.programs.sharded import GRID, Program, floats, split, words
 
 _ROWS, _COLUMNS, _BOTH = P("x"), P(None, "x"), P("x", "y")
 _CUBE = (2, 2, 2)
 _KEY = np.array([5, 23], np.uint32)
-
-
-def _split(x: Any, *spec: Any) -> Any:
-    return lax.with_sharding_constraint(x, P(*spec))
 
 
 # -- linear algebra and transforms ----------------------------------------------------------------------------
@@ -101,7 +97,7 @@ def _newton(x: Any, y: Any, weights: Any) -> Any:
 
 def _uneven_waves(height: Any, speed: Any) -> Any:
     """Waves between walls on a grid that the devices do not divide."""
-    height, speed = _split(height, "x", "y"), _split(speed, "x", "y")
+    height, speed = split(height, "x", "y"), split(speed, "x", "y")
 
     def step(_: Any, state: Any) -> Any:
         now, before = state
@@ -228,7 +224,7 @@ def _advantages(rewards: Any, values: Any, ends: Any, logits: Any, actions: Any)
 
 def _evolved(weights: Any, x: Any, y: Any) -> Any:
     """Many models side by side, each with its own noise; the change is the mean of noise by how good it was."""
-    noise = _split(jax.random.normal(jax.random.wrap_key_data(jnp.asarray(_KEY)), (32, *weights.shape)), "x")
+    noise = split(jax.random.normal(jax.random.wrap_key_data(jnp.asarray(_KEY)), (32, *weights.shape)), "x")
 
     def score(own: Any) -> Any:
         return -((jnp.tanh(x @ own) - y) ** 2).mean()

@@ -10,15 +10,11 @@ import jax
 from jax import lax, numpy as jnp
 from jax.sharding import PartitionSpec as P
 
-from benchmarks.programs.sharded import GRID, Program, floats, words
+from benchmarks.programs.sharded import GRID, Program, floats, split, words
 
 _ROWS, _COLUMNS = P("x"), P(None, "x")
 _CUBE, _TWO_BY_FOUR = (2, 2, 2), (2, 4)
 _TURNED = (5, 2, 7, 0, 3, 6, 1, 4)
-
-
-def _whole(x: Any, *spec: Any) -> Any:
-    return lax.with_sharding_constraint(x, P(*spec))
 
 
 # -- losses and optimizers -------------------------------------------------------------------------------
@@ -50,8 +46,8 @@ def _adam(weights: Any, first: Any, second: Any, x: Any) -> Any:
 
 def _zero_one(weights: Any, first: Any, second: Any, x: Any) -> Any:
     """Weights whole, states in parts: each device updates its part."""
-    new, first, second = _adam(weights, _whole(first, "x"), _whole(second, "x"), x)
-    return _whole(new), _whole(first, "x"), _whole(second, "x")
+    new, first, second = _adam(weights, split(first, "x"), split(second, "x"), x)
+    return split(new), split(first, "x"), split(second, "x")
 
 
 def _lamb(up: Any, down: Any, x: Any) -> Any:
@@ -68,7 +64,7 @@ def _accumulated(weights: Any, batches: Any) -> Any:
     """Gradients of small batches, each put where it belongs in the loop."""
 
     def add(total: Any, x: Any) -> Any:
-        x = _whole(x, "x")
+        x = split(x, "x")
         return total + jax.grad(lambda w: (jnp.sin(x @ w) ** 2).mean())(weights), None
 
     total, _ = lax.scan(add, jnp.zeros_like(weights), batches)
@@ -99,11 +95,11 @@ def _block(x: Any, weights: Any) -> Any:
     """A layer of a transformer, whose activations and weights are split along three axes."""
     wq, wo, gate, up, down = weights
     h = x * lax.rsqrt((x**2).mean(-1, keepdims=True) + 1e-6)
-    q = _whole(jnp.einsum("bsd,dhe->bshe", h, wq), "x", None, "z")
+    q = split(jnp.einsum("bsd,dhe->bshe", h, wq), "x", None, "z")
     x = x + jnp.einsum("bshe,hed->bsd", _grouped_attention(q, q[:, :, ::2], q[:, :, ::2]), wo)
     h = x * lax.rsqrt((x**2).mean(-1, keepdims=True) + 1e-6)
-    h = _whole(jax.nn.silu(h @ gate) * (h @ up), "x", None, "z")
-    return _whole(x + h @ down, "x")
+    h = split(jax.nn.silu(h @ gate) * (h @ up), "x", None, "z")
+    return split(x + h @ down, "x")
 
 
 def _block_step(x: Any, *weights: Any) -> Any:
@@ -184,7 +180,7 @@ def _capacity(x: Any, gate: Any, ups: Any) -> Any:
     hot = jax.nn.one_hot(expert, gate.shape[-1], dtype=jnp.int32)
     place = (jnp.cumsum(hot, 0) * hot).sum(-1) - 1
     given = jnp.zeros((gate.shape[-1], 24, x.shape[-1])).at[expert, place].set(x, mode="drop")
-    made = jnp.einsum("ecd,edh->ech", _whole(given, "x"), ups)
+    made = jnp.einsum("ecd,edh->ech", split(given, "x"), ups)
     return made.at[expert, place].get(mode="fill", fill_value=0) * scores.max(-1, keepdims=True)
 
 
@@ -253,7 +249,7 @@ def _mixed(x: Any, w: Any) -> Any:
     """A jitted product, a map by hand over one of two axes, and a sum by the partitioner."""
     h = jax.nn.relu(x @ w)
     h = _by_hand(lambda h: h - lax.pmean(h, "x"), P("x"), P("x"), axis_names={"x"})(h)
-    return jnp.abs(_whole(h, "x", "y")).sum(0), (h * h).mean()
+    return jnp.abs(split(h, "x", "y")).sum(0), (h * h).mean()
 
 
 def _mixed_alone(x: Any, w: Any) -> Any:
@@ -309,14 +305,6 @@ def _explicit_attention(q: Any, k: Any) -> Any:
 def _explicit_gathers(x: Any, ids: Any) -> Any:
     rows = jax.sharding.reshard(x, P(None, "y")).at[ids].get(out_sharding=P("x", "y"))
     return jax.sharding.reshard(rows, P("y", "x")) * 2, rows.sum(0)
-
-
-def _explicit_step(x: Any, w: Any) -> Any:
-
-    def f(w: Any) -> Any:
-        return (jnp.dot(x, w, out_sharding=P("x", None)) ** 2).mean()
-
-    return w - 0.1 * jax.grad(f)(w)
 
 
 _HEADS = floats(2, 64, 8, 8)
@@ -414,9 +402,6 @@ MODELS: dict[str, Program] = {
     ),
     "explicit axes: gathers": Program(
         _explicit_gathers, (floats(64, 16), words(32, below=64)), (P("x", "y"), P("x")), GRID, explicit=True
-    ),
-    "explicit axes: training": Program(
-        _explicit_step, (floats(32, 16), floats(16, 64)), (P("x"), P(None, "x")), explicit=True
     ),
     "uneven heads": Program(
         _grouped_attention,

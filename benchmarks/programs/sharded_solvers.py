@@ -10,15 +10,11 @@ import numpy as np
 from jax import lax, numpy as jnp
 from jax.sharding import PartitionSpec as P
 
-from benchmarks.programs.sharded import GRID, Program, floats, words
+from benchmarks.programs.sharded import GRID, Program, floats, split, words
 
 _ROWS, _COLUMNS, _BOTH = P("x"), P(None, "x"), P("x", "y")
 _CUBE = (2, 2, 2)
 _KEY = np.array([7, 41], np.uint32)
-
-
-def _split(x: Any, *spec: Any) -> Any:
-    return lax.with_sharding_constraint(x, P(*spec))
 
 
 # -- solvers ----------------------------------------------------------------------------------------------------
@@ -248,7 +244,7 @@ def _plane_spectrum(x: Any) -> Any:
 
 def _uneven_plates(heat: Any) -> Any:
     """Stencils with corners on a grid that neither axis divides, in a loop that ends by itself."""
-    heat = _split(heat, "x", "y")
+    heat = split(heat, "x", "y")
 
     def step(state: Any) -> Any:
         now, _, count = state
@@ -264,7 +260,7 @@ def _drawn(scores: Any) -> Any:
     """Draws from split distributions, an order of all rows, and normal numbers on both axes."""
     key = jax.random.wrap_key_data(jnp.array(_KEY))
     a, b, c = jax.random.split(key, 3)
-    noise = _split(jax.random.normal(c, scores.shape), "x", "y")
+    noise = split(jax.random.normal(c, scores.shape), "x", "y")
     return jax.random.categorical(a, scores), jax.random.permutation(b, scores.shape[0]), (noise * scores).sum(1)
 
 

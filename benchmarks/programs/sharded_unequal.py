@@ -9,7 +9,7 @@ import numpy as np
 from jax import lax, numpy as jnp
 from jax.sharding import PartitionSpec as P
 
-from benchmarks.programs.sharded import GRID, Program, floats, words
+from benchmarks.programs.sharded import GRID, Program, floats, split, words
 
 _ROWS = P("x")
 
@@ -100,6 +100,17 @@ def _covariance(x: Any) -> Any:
     return u.T @ u / u.shape[0], u.std(0)
 
 
+def _odd_layers_step(x: Any, up: Any, down: Any) -> Any:
+    """Rows and hidden features in unequal parts."""
+    x = split(x, "x")
+
+    def loss(weights: Any) -> Any:
+        scores = jnp.tanh(x @ weights[0]) @ weights[1]
+        return (jax.nn.logsumexp(scores, -1) - scores[:, 0]).mean()
+
+    return jax.value_and_grad(loss)((split(up, None, "y"), split(down, "y")))
+
+
 UNEQUAL: dict[str, Program] = {
     "unequal rows: classifier, training": Program(
         _likelihood, (floats(64, 32), words(64, below=40), floats(32, 40)), (_ROWS, _ROWS, P())
@@ -122,6 +133,9 @@ UNEQUAL: dict[str, Program] = {
     "unequal rows: recurrence": Program(_recurrent, (floats(64, 6, 32), floats(32, 32) / 6), (_ROWS, P())),
     "unequal rows: Newton's method": Program(
         _newton, (floats(64, 12), (floats(64) > 0).astype(np.float32)), (_ROWS, _ROWS)
+    ),
+    "unequal rows and features, training": Program(
+        _odd_layers_step, (floats(30, 17), floats(17, 21) / 4, floats(21, 10) / 4), (P(), P(), P()), GRID
     ),
     "unequal rows: covariance": Program(_covariance, (floats(64, 24),), (_ROWS,)),
 }

@@ -11,13 +11,9 @@ import numpy as np
 from jax import lax, numpy as jnp
 from jax.sharding import PartitionSpec as P
 
-from benchmarks.programs.sharded import GRID, Program, floats, words
+from benchmarks.programs.sharded import GRID, Program, floats, split, words
 
 _ROWS, _COLUMNS = P("x"), P(None, "x")
-
-
-def _split(x: Any, *spec: Any) -> Any:
-    return lax.with_sharding_constraint(x, P(*spec))
 
 
 def _normed(x: Any, scale: Any = 1.0) -> Any:
@@ -49,10 +45,10 @@ def _gpt(weights: Any, tokens: Any) -> Any:
     def layer(x: Any, w: Any) -> Any:
         h = _normed(x, w["scale"])
         q, k, v = jnp.split(jnp.einsum("bsd,dhe->bshe", h, w["qkv"]), 3, axis=-1)
-        x = _split(x + jnp.einsum("bshe,hed->bsd", _causal(q, k, v), w["out"]), "x")
-        return _split(x + jax.nn.gelu(_normed(x) @ w["up"]) @ w["down"], "x"), None
+        x = split(x + jnp.einsum("bshe,hed->bsd", _causal(q, k, v), w["out"]), "x")
+        return split(x + jax.nn.gelu(_normed(x) @ w["up"]) @ w["down"], "x"), None
 
-    x = _split(weights["table"][tokens[:, :-1]] + weights["places"], "x")
+    x = split(weights["table"][tokens[:, :-1]] + weights["places"], "x")
     kept = jax.checkpoint_policies.dots_with_no_batch_dims_saveable
     x, _ = lax.scan(jax.checkpoint(layer, policy=kept), x, weights["layers"])
     scores = jax.nn.log_softmax(_normed(x) @ weights["table"].T)
@@ -105,7 +101,7 @@ def _blocks_of_words(x: Any, table: Any, labels: Any) -> Any:
         @jax.checkpoint
         def add(total: Any, block: Any) -> Any:
             rows, names = block
-            scores = _split(rows @ table.T, None, "x")
+            scores = split(rows @ table.T, None, "x")
             own = jnp.take_along_axis(scores, names[:, None], 1)[:, 0]
             return total + (jax.nn.logsumexp(scores, 1) - own).sum(), None
 
