@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from xlakit.api import BuildsModule
     from xlakit.ir.instruction import HloModule
     from xlakit.runtime.buffer import Buffer
-    from xlakit.runtime.executable import LoadedExecutable
+    from xlakit.runtime.executable import Compiled, LoadedExecutable
 
 
 class Client(Immutable):
@@ -186,7 +186,7 @@ class Client(Immutable):
         Raises ArgumentError for devices that are not there, and what :func:`xlakit.compile` raises.
         """
         from xlakit.api import compile as compile_program
-        from xlakit.runtime.executable import Compiled, LoadedExecutable
+        from xlakit.runtime.executable import LoadedExecutable
 
         self._schedule.check_open()
         compiled = compile_program(

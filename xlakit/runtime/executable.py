@@ -30,34 +30,18 @@ if TYPE_CHECKING:
     from xlakit.runtime.client import Client
     from xlakit.runtime.device import Device
 
+    class Compiled(Executable, Protocol):
+        """An executable, as the runtime uses it."""
 
-class Compiled(Protocol):
-    """A compiled program, as the runtime uses it."""
+        def begin(
+            self, execution_context: ExecutionContext | None = None, feed_indices: Sequence[int] | None = None
+        ) -> list[RunningDevice]:
+            """The devices of a new run."""
+            ...
 
-    @property
-    def module(self) -> HloModule:
-        """The program."""
-        ...
-
-    @property
-    def num_replicas(self) -> int:
-        """How many replicas run it."""
-        ...
-
-    @property
-    def num_partitions(self) -> int:
-        """How many partitions run it."""
-        ...
-
-    def begin(
-        self, execution_context: ExecutionContext | None = None, feed_indices: Sequence[int] | None = None
-    ) -> list[RunningDevice]:
-        """The devices of a new run."""
-        ...
-
-    def run_arrays(self, device: RunningDevice, arrays: Sequence[Array], donated: Set[int] = ...) -> list[Array]:
-        """Run the program on one device."""
-        ...
+        def run_arrays(self, device: RunningDevice, arrays: Sequence[Array], donated: Set[int] = ...) -> list[Array]:
+            """Run the program on one device."""
+            ...
 
 
 class LoadedExecutable:
@@ -117,7 +101,7 @@ class LoadedExecutable:
     @property
     def compiled(self) -> Executable:
         """The executable of the backend, which has text, cost and memory analyses."""
-        return cast("Executable", self._compiled)
+        return self._compiled
 
     @property
     def num_replicas(self) -> int:
