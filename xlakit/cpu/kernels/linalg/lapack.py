@@ -25,9 +25,17 @@ from typing import Final
 from xlakit import machine
 from xlakit.cpu.declined import DeclinedError
 from xlakit.cpu.kernels.linalg import lapack_routines as routines
-from xlakit.cpu.kernels.linalg.lapack_blocked import LEAST_BLOCKED, Arrays, Blocked, BlockedLu, BlockedQ, BlockedQr
+from xlakit.cpu.kernels.linalg.lapack_blocked import (
+    LEAST_BLOCKED,
+    Arrays,
+    Blocked,
+    BlockedLu,
+    BlockedQ,
+    BlockedQr,
+    Method,
+)
 from xlakit.cpu.kernels.linalg.lapack_eigen import BlockedEigh
-from xlakit.cpu.kernels.linalg.lapack_small import SmallCholesky, SmallLu, small_method
+from xlakit.cpu.kernels.linalg.lapack_small import small_method
 from xlakit.cpu.kernels.linalg.lapack_svd import BlockedSvd, is_nearly_square
 from xlakit.cpu.kernels.linalg.lapack_vectors import LEAST_VECTORS
 from xlakit.cpu.kernels.linalg.lapack_workspaces import workspace_counts
@@ -143,7 +151,7 @@ class _Kernel:
         self._operands: Sequence[Value] = ()
         self._results: Sequence[Value] = ()
         self._works: Mapping[str, Value] = {}
-        self._method: Blocked | SmallLu | SmallCholesky | None = None
+        self._method: Method | None = None
 
     def write_zeros(self) -> Function:
         """Results for matrices without elements: zeros."""
@@ -215,7 +223,7 @@ class _Kernel:
         else:
             self._blocks(self._method)
 
-    def _blocks(self, method: Blocked | SmallLu | SmallCholesky) -> None:
+    def _blocks(self, method: Method) -> None:
         """Factor by own code, or on a condition only."""
 
         def factor() -> None:

@@ -40,7 +40,19 @@ class Arrays(NamedTuple):
     counts: Mapping[str, int]
 
 
-class Blocked:
+class Method:
+    """Code of our own that factors one matrix."""
+
+    def factor(self, arrays: Arrays) -> None:
+        """Write the code for one matrix."""
+        raise NotImplementedError
+
+    def condition(self, results: Sequence[Value]) -> Value | None:
+        """Whether the routine itself is not to be called instead; None if it never is."""
+        return None
+
+
+class Blocked(Method):
     """A factorization in one function, which starts tasks; the table of a task has ``entries`` entries."""
 
     def __init__(self, fn: Function, problem: Problem, entries: int) -> None:
@@ -53,14 +65,6 @@ class Blocked:
         fn.module.declare("xlakit_parallel", VOID, [PTR, PTR, I64, I64])
         self._table = fn.alloca(I64, entries)
         self._arguments = blas.Arguments(fn)
-
-    def factor(self, arrays: Arrays) -> None:
-        """Write the code for one matrix."""
-        raise NotImplementedError
-
-    def condition(self, results: Sequence[Value]) -> Value | None:
-        """Whether the routine itself is not to be called instead; None if it never is."""
-        return None
 
     def _start(self, tasks: Function, count: Value | int) -> None:
         """Run tasks on the table."""

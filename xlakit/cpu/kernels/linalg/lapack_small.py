@@ -8,9 +8,7 @@ changed, and ``info`` is its number. NaN is no such pivot, and spreads, as in Op
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-from xlakit.cpu.kernels.linalg.lapack_blocked import Arrays
+from xlakit.cpu.kernels.linalg.lapack_blocked import Arrays, Method
 from xlakit.cpu.kernels.linalg.lapack_routines import Problem
 from xlakit.cpu.llvm import I32, Function, Value
 from xlakit.cpu.llvm.loop import NO_UNROLL
@@ -23,7 +21,7 @@ _LARGEST_SMALL = knob("lapack_small.largest", 32, 0, 6)
 _LARGEST_CHOLESKY = knob("lapack_small.largest_cholesky", 16, 0, 5)
 
 
-def small_method(fn: Function, routine: str, problem: Problem) -> SmallLu | SmallCholesky | None:
+def small_method(fn: Function, routine: str, problem: Problem) -> Method | None:
     """What factors the matrix of a problem by loops; None if LAPACK does."""
     if problem.is_complex or routine not in ("getrf", "potrf"):
         return None
@@ -33,7 +31,7 @@ def small_method(fn: Function, routine: str, problem: Problem) -> SmallLu | Smal
     return SmallCholesky(fn, problem) if routine == "potrf" and size <= _LARGEST_CHOLESKY.value else None
 
 
-class SmallLu:
+class SmallLu(Method):
     """Writes the factorization of one column-major matrix in place."""
 
     def __init__(self, fn: Function, problem: Problem) -> None:
@@ -56,10 +54,6 @@ class SmallLu:
             fn.if_else(is_zero, lambda: None, lambda: self._eliminate(matrix, step, pivot, divisor))
             steps.next(fn.select(is_zero & first_zero.eq(0), number, first_zero))
         fn.store(steps.results[0], info)
-
-    def condition(self, results: Sequence[Value]) -> Value | None:
-        """None: the routine itself is never called."""
-        return None
 
     def _pivot(self, matrix: Value, step: Value) -> Value:
         """The row of a column's pivot."""
@@ -98,7 +92,7 @@ class SmallLu:
         self._fn.store(value, self._fn.at(matrix, self._type, column * self._rows + row))
 
 
-class SmallCholesky:
+class SmallCholesky(Method):
     """Writes the factorization of one column-major matrix in place, column by column."""
 
     def __init__(self, fn: Function, problem: Problem) -> None:
@@ -131,10 +125,6 @@ class SmallCholesky:
 
             steps.next(*fn.if_else(failed.eq(0), column, lambda: [failed], likely=True))
         fn.store(steps.results[0], info)
-
-    def condition(self, results: Sequence[Value]) -> Value | None:
-        """None: the routine itself is never called."""
-        return None
 
     def _rest(self, matrix: Value, row: Value, column: Value) -> Value:
         """An element less its products in the columns before."""
