@@ -115,3 +115,15 @@ def test_rolls_of_short_rows_are_written_in_regions():
     written = xla.compile(build(neighbors, xla.make_shape(np.float32, x.shape))).llvm_ir(optimized=False)
     # No condition says for each element where it comes from.
     assert " phi float " not in written
+
+
+@pytest.mark.parametrize("sizes", [(1, 37, 2), (3, 64), (5, 9, 17)])
+def test_pieces_of_rows_are_computed_in_vectors(sizes):
+    arrays = [numbers(np.float32, 40, size, seed=n) for n, size in enumerate(sizes)]
+
+    def joined(*x):
+        return xla.concat_in_dim([a * a for a in x], 1)
+
+    agree(joined, *arrays)
+    shapes = [xla.make_shape(np.float32, a.shape) for a in arrays]
+    assert "fmul <" in xla.compile(build(joined, *shapes)).llvm_ir(optimized=False)

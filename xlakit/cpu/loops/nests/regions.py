@@ -9,11 +9,13 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 
 from xlakit.cpu.llvm import Module
 from xlakit.cpu.loops.emit.accesses import Accesses
 from xlakit.cpu.loops.emit.emitter import Emitter
 from xlakit.cpu.loops.emit.kernel import Phase, Split, joined, nest, store_all, task_function
+from xlakit.cpu.loops.emit.lanes import LEAST_LANES, lanes_of
 from xlakit.cpu.loops.emit.levels import Level, Output
 from xlakit.cpu.loops.ir.cost import element_cost
 from xlakit.cpu.loops.ir.index import Affine, Node, SplitVariable, Variable
@@ -37,6 +39,8 @@ _LEAST_OF_WINDOWS = knob("regions.least_of_windows", 256, 2)
 _MOST_NODES = 4000
 # If all pieces of a row have fewer elements than this, one loop over rows writes all of them.
 _SHORT_PIECE = knob("regions.short_piece", 4096, 1)
+# So many nodes of a short piece are written out, where other pieces are computed in vectors: a loop takes longer.
+_MOST_WRITTEN = knob("regions.most_written", 16, 0)
 
 
 def emit_nest(module: Module, name: str, arrays: int, make: Make) -> Phase:
@@ -206,11 +210,23 @@ def _row_kernel(
     )
     split = Split.of(groups, row)
     known = frozenset(outer)
-    fn, emitter, begin, end = task_function(module, name, arrays)
+    fn, emitter, begin, end = task_function(module, name, arrays, _lanes_of_pieces(parts))
     with split.tasks(fn, emitter, begin, end, nodes) as levels:
         nest(emitter, levels, nodes, lambda: _write_pieces(emitter, parts, known), independent=False)
     nests = tuple((Accesses.of(outputs),) for _, outputs in parts)
     return Phase(fn.name, split.count, row * math.prod(g.extent for g in groups), nests=nests)
+
+
+def _lanes_of_pieces(parts: Sequence[tuple[list[Variable], list[Output]]]) -> int:
+    """The lanes of the vectors in which the pieces of a row are computed; 1 if one of them is left to LLVM."""
+    lanes = 1
+    for inner, outputs in parts:
+        if inner and inner[-1].extent >= LEAST_LANES:
+            own = lanes_of(Group([inner[-1]]), [n for o in outputs for n in o.nodes], outputs)
+            if own == 1:
+                return 1
+            lanes = max(lanes, own)
+    return lanes
 
 
 def _write_pieces(
@@ -218,7 +234,14 @@ def _write_pieces(
 ) -> None:
     for inner, outputs in parts:
         nodes: list[Node] = [n for o in outputs for n in o.nodes]
-        levels = [Level(Group([v]), 0, v.extent) for v in inner]
+        store = partial(store_all, emitter, outputs)
+        length = math.prod(v.extent for v in inner) * sum(1 for _ in walk(nodes))
         with emitter.scope():
             emitter.hoist(nodes, known)
-            nest(emitter, levels, nodes, lambda outputs=outputs: store_all(emitter, outputs))
+            if emitter.lanes > 1 and len(inner) == 1 and length <= _MOST_WRITTEN.value:
+                for number in range(inner[0].extent):
+                    with emitter.scope():
+                        emitter.bind_group(Group(inner), emitter.fn.i64(number))
+                        store()
+            else:
+                nest(emitter, [Level(Group([v]), 0, v.extent) for v in inner], nodes, store, outputs)
