@@ -1,4 +1,7 @@
-"""Elements from all over a large array are asked for before they are read; see loops/emit/gather_prefetch.py."""
+"""Elements from all over a large array are asked for before they are read; see loops/emit/gather_prefetch.py.
+
+So are the next row and the results of rows that are reduced; see loops/nests/rows.py.
+"""
 
 import numpy as np
 import pytest
@@ -119,3 +122,41 @@ def test_short_rows_that_are_unrolled():
     table = np.arange(600000, dtype=np.float32).reshape(200000, 3)
     places = np.random.default_rng(0).integers(-9, 200009, 5000).astype(np.int32)
     np.testing.assert_array_equal(compiled(table, places), 2 * table[np.clip(places, 0, 199999)])
+
+
+ROWS = """HloModule rows
+plus {{
+  a = {kind}[] parameter(0)
+  b = {kind}[] parameter(1)
+  ROOT s = {kind}[] add(a, b)
+}}
+ENTRY e {{
+  x = {kind}[{rows},{columns}] parameter(0)
+  zero = {kind}[] constant(0)
+  sums = {kind}[{rows}] reduce(x, zero), dimensions={{1}}, to_apply=plus
+  b = {kind}[{rows},{columns}] broadcast(sums), dimensions={{0}}
+  c = {kind}[{rows},{columns}] subtract(x, b)
+  squares = {kind}[{rows},{columns}] multiply(c, c)
+  more = {kind}[{rows}] reduce(squares, zero), dimensions={{1}}, to_apply=plus
+  d = {kind}[{rows},{columns}] broadcast(more), dimensions={{0}}
+  ROOT r = {kind}[{rows},{columns}] add(c, d)
+}}"""
+
+
+@pytest.mark.parametrize(("kind", "rows", "columns"), [(P.F32, 2100, 128), (P.S8, 300, 67), (P.F64, 20, 200)])
+def test_the_next_row_comes_while_one_is_computed(kind, rows, columns):
+    text = ROWS.format(kind=kind.hlo_name, rows=rows, columns=columns)
+    with compiling(knobs={} if kind is P.F32 else {"rows.far_bytes": 0}):
+        made = xla.compile(xla.HloModule.from_text(text), backend="cpu")
+    # Twice: what is read of the next row, and what is written of this one.
+    assert made.llvm_ir().count("@llvm.prefetch") > 2
+    x = np.random.default_rng(rows).integers(-2, 3, (rows, columns)).astype(kind.dtype)
+    with np.errstate(over="ignore"):
+        c = x - x.sum(axis=1, keepdims=True, dtype=x.dtype)
+        expected = c + (c * c).sum(axis=1, keepdims=True, dtype=x.dtype)
+    np.testing.assert_array_equal(made(x), expected)
+
+
+def test_rows_in_the_caches_are_not_prefetched():
+    made = xla.compile(xla.HloModule.from_text(ROWS.format(kind="f32", rows=500, columns=128)), backend="cpu")
+    assert "llvm.prefetch" not in made.llvm_ir()

@@ -100,8 +100,8 @@ def written_past_caches(
 @contextmanager
 def non_temporal(emitter: Emitter, level: Level, outputs: Sequence[Output]) -> Generator[Level]:
     """The innermost loop, or a strip of it after which its large outputs are written past the caches."""
-    chosen = [o for o in alone(outputs) if _may_bypass_caches(o, level.group)]
-    if not chosen or is_slow(outputs, level.group):
+    chosen = past_caches(outputs, level.group)
+    if not chosen:
         yield level
         return
     fn = emitter.fn
@@ -114,6 +114,12 @@ def non_temporal(emitter: Emitter, level: Level, outputs: Sequence[Output]) -> G
         count = fn.i64(iterations) if even else last - strip.index
         with written_past_caches(emitter, chosen, buffers, level.group, strip.index, count):
             yield level.strip(strip.index, last, iterations, even=even)
+
+
+def past_caches(outputs: Sequence[Output], group: Group) -> list[Output]:
+    """The outputs of an innermost loop that :func:`non_temporal` writes past the caches."""
+    chosen = [o for o in alone(outputs) if _may_bypass_caches(o, group)]
+    return [] if chosen and is_slow(outputs, group) else chosen
 
 
 def alone(outputs: Sequence[Output]) -> list[Output]:

@@ -29,7 +29,7 @@ from xlakit.cpu.loops.emit.kernel import (
 )
 from xlakit.cpu.loops.emit.lanes import lanes_of, reduce_iterations
 from xlakit.cpu.loops.emit.levels import Level, Output, output
-from xlakit.cpu.loops.emit.non_temporal import non_temporal
+from xlakit.cpu.loops.emit.non_temporal import non_temporal, past_caches
 from xlakit.cpu.loops.ir.cost import bytes_of, element_cost, reducer_cost
 from xlakit.cpu.loops.ir.index import Affine, Node, Variable, linear
 from xlakit.cpu.loops.ir.nodes import Load, Reduction, indices_of, walk
@@ -68,6 +68,7 @@ _MOST_STREAMS = knob("rows.most_streams", 32, 1)
 # Shorter runs leave too many partial results; longer ones are prefetched by the processor, which stops at pages.
 _LEAST_RUN = knob("rows.least_run", 16, 2)
 _PAGE_BYTES = 4096
+_LINE_BYTES = 64
 # Processors prefetch up to the end of a page, and wait for the first elements of the next: long rows are read in parts
 # side by side, of which others go on then.
 _STREAM_BYTES = knob("rows.stream_bytes", 4 * _PAGE_BYTES, 64, 1 << 40)
@@ -77,10 +78,11 @@ _LONG_ITERATION = 0.6
 
 @dataclass(slots=True)
 class Stage:
-    """One pass over a row: its reductions and its stores."""
+    """One pass over a row: its reductions and its stores. ahead: what is prefetched meanwhile."""
 
     reducers: list[Reducer] = field(default_factory=list)
     stores: list[Output] = field(default_factory=list)
+    ahead: list[Load] = field(default_factory=list)
 
     @property
     def nodes(self) -> list[Node]:
@@ -239,6 +241,7 @@ def _write(module: Module, name: str, reduced: Reduced, plan: Plan, row: float, 
     indices = indices_of(every, offsets)
     split = Split.of(merged(plan.row_variables, indices), row)
     inner = merged(plan.inner_variables, indices)
+    _plan_prefetches(plan, inner)
     length = math.prod(v.extent for v in plan.inner_variables)
     arrays, lanes = reduced.arrays + len(reduced.roots), lanes_of_rows(plan, every, inner)
     fn, emitter, begin, end = task_function(module, name, arrays, lanes)
@@ -247,6 +250,29 @@ def _write(module: Module, name: str, reduced: Reduced, plan: Plan, row: float, 
         nest(emitter, levels, every, lambda: write_row(emitter, plan, inner), independent=False)
     release()
     return Phase(fn.name, split.count, row * rows, nests=(plan.statement,))
+
+
+def _plan_prefetches(plan: Plan, inner: Sequence[Group]) -> None:
+    """While a stage between the first and the last computes, the next row comes, and what the last one writes to.
+
+    The first and the last stage of a row of large arrays wait for memory, and processors prefetch no row before it is
+    touched.
+    """
+    first, *later = plan.stages
+    loads = [n for n in walk(first.nodes) if isinstance(n, Load)]
+    if not later or len(inner) != 1 or not plan.row_variables or bytes_of(loads) <= _FAR_BYTES.value:
+        return
+    row, along = plan.row_variables[-1], inner[0].variables[-1]
+    following = [
+        Load(n.kind, n.array, n.offset + inner[0].extent)
+        for n in loads
+        if n.offset.factor_of(along) == 1 and n.offset.factor_of(row) == inner[0].extent
+    ]
+    max(later, key=lambda stage: stage.cost).ahead.extend(dict.fromkeys(following))
+    if len(later) > 1:
+        bypassing = past_caches(later[-1].stores, inner[0])
+        written = [o for o in later[-1].stores if o not in bypassing and o.offset.factor_of(along) == 1]
+        max(later[:-1], key=lambda stage: stage.cost).ahead.extend(Load(o.kind, o.array, o.offset) for o in written)
 
 
 def lanes_of_rows(plan: Plan, nodes: Sequence[Node], inner: Sequence[Group]) -> int:
@@ -368,11 +394,21 @@ def _iterations_in_lanes(emitter: Emitter, stage: Stage, level: Level, running: 
     width = emitter.lanes * side_by_side(hints)
 
     def iteration(running: Sequence[Scalar]) -> Sequence[Scalar]:
+        _prefetch(emitter, stage.ahead)
         return _iteration(emitter, stage, list(running))
 
     reductions = list(zip(stage.reducers, running, strict=True))
     streams = _streams(stage, level, width // emitter.lanes)
     return reduce_iterations(emitter, level, reductions, stage.nodes, stage.stores, width, iteration, streams)
+
+
+def _prefetch(emitter: Emitter, loads: Sequence[Load]) -> None:
+    fn = emitter.fn
+    for node in loads:
+        width = node.kind.byte_width
+        begin = fn.at(emitter.arrays[node.array], I8, emitter.index(node.offset) * width)
+        for line in range(0, emitter.width * width, _LINE_BYTES):
+            fn.prefetch(fn.at(begin, I8, line), level=2)
 
 
 def _streams(stage: Stage, level: Level, most: int) -> int:
