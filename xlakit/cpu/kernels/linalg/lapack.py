@@ -106,9 +106,9 @@ def emit_lapack(module: Module, instruction: Instruction) -> Kernel:
     return Kernel((Phase(function.name, 1 if is_shared else count, count * cost, nests=nests),), dict(call.updates))
 
 
-def _accesses(call: Call, operands: int, results: int) -> Accesses:
+def _accesses(call: routines.Call, operands: int, results: int) -> Accesses:
     """Those of a call: of operands that a result begins as a copy of, only what is an argument itself is read."""
-    read = {a.number for a in call.arguments if isinstance(a, Operand)} | {work.copy_of for work in call.works}
+    read = {a.number for a in call.arguments if isinstance(a, routines.Operand)} | {work.copy_of for work in call.works}
     updated = set(call.updates.values())
     return Accesses.in_place(
         [n for n in range(operands) if n in read or n not in updated], range(operands, operands + results)
