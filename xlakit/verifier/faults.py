@@ -47,7 +47,7 @@ class Program:
         """The instructions that call each computation."""
         found: dict[Computation, list[Instruction]] = {}
         for caller in self.module.computations:
-            for instruction in caller.callers:
+            for instruction in caller.calling_instructions:
                 for computation in dict.fromkeys(instruction.op.called_computations):
                     found.setdefault(computation, []).append(instruction)
         return found

@@ -36,7 +36,7 @@ def enter_computations(best: HloModule) -> Iterator[Candidate]:
 def drop_arrays(best: HloModule) -> Iterator[Candidate]:
     """Let operations that reduce, sort or scatter several arrays at once have one array less."""
     for computation in best.computations:
-        for i in computation.callers:
+        for i in computation.calling_instructions:
             for number in range(_array_count(i)):
                 yield partial(_without_array, best, i, number)
 

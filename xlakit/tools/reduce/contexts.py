@@ -64,7 +64,7 @@ def _called(
     computation: Computation, callers: tuple[Instruction, ...]
 ) -> Iterator[tuple[tuple[Instruction, ...], Computation]]:
     """The computations that loops, branches, calls and fusions run, with those that lead there, outermost first."""
-    for i in computation.callers:
+    for i in computation.calling_instructions:
         inner = (
             [i.op.body]
             if isinstance(i.op, While)

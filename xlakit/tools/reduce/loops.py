@@ -24,13 +24,13 @@ def run_iterations(search: Search) -> None:
     All of them become results, which other steps drop.
     """
     best = search.best
-    if any(isinstance(i.op, While) for i in best.entry.callers):
+    if any(isinstance(i.op, While) for i in best.entry.calling_instructions):
         search.first([partial(_iterations, best, name, s) for name, s in search.captured().states.items()])
 
 
 def _iterations(module: HloModule, name: str, states: Sequence[Any]) -> HloModule:
     draft = Draft(module.entry, is_entry=True)
-    (loop,) = (i for i in module.entry.callers if i.name == name)
+    (loop,) = (i for i in module.entry.calling_instructions if i.name == name)
     op = loop.op_as(While)
     results: list[Instruction] = []
     for state in states:
@@ -103,7 +103,7 @@ def _unpacked(module: HloModule, loop: Instruction) -> HloModule:
 
 def _loops(module: HloModule) -> list[tuple[Instruction, int]]:
     """The loops over tuples whose body ends with one, and how many elements that has."""
-    loops = [i for c in module.computations for i in c.callers if isinstance(i.op, While)]
+    loops = [i for c in module.computations for i in c.calling_instructions if isinstance(i.op, While)]
     return [(i, len(i.shape.tuple_shapes)) for i in loops if i.shape.is_tuple and _is_plain(i.op_as(While).body)]
 
 

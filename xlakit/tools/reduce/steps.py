@@ -143,7 +143,7 @@ def move_root(search: Search) -> None:
 def move_inner_root(best: HloModule) -> Iterator[Candidate]:
     """Make an earlier value the root of a called or fused computation; users of the call must accept its shape."""
     for computation in best.computations:
-        for caller in computation.callers:
+        for caller in computation.calling_instructions:
             if isinstance(caller.op, (Call, Fusion)):
                 (callee,) = caller.op.called_computations
                 for i in callee.instructions:
@@ -209,7 +209,7 @@ def inline_calls(search: Search) -> None:
 
 
 def _callers(module: HloModule) -> list[str]:
-    return [path_of(c, i) for c in module.computations for i in c.callers if _is_inlined(i)]
+    return [path_of(c, i) for c in module.computations for i in c.calling_instructions if _is_inlined(i)]
 
 
 def _is_inlined(i: Instruction) -> bool:
@@ -218,7 +218,10 @@ def _is_inlined(i: Instruction) -> bool:
 
 def _most_branches(module: HloModule) -> int:
     counts = [
-        len(i.op.branch_computations) for c in module.computations for i in c.callers if isinstance(i.op, Conditional)
+        len(i.op.branch_computations)
+        for c in module.computations
+        for i in c.calling_instructions
+        if isinstance(i.op, Conditional)
     ]
     return max(counts, default=0)
 
