@@ -375,27 +375,26 @@ def stacks(notes: Notes) -> Sequence[Op]:
 
 def _stacked(notes: Notes) -> Sequence[Op]:
     chance, n = notes.chance, notes.size
-    but = chance.one_of(["", "rows left", "behind the first", "overlapping", "read before", "read behind"])
-    count, piece = chance.one_of([2, 3, 13, 20]), chance.one_of([1, 1, 2, 3])
+    but = chance.one_of(["", "rows left", "rows left", "behind the first", "overlapping", "read before", "read behind"])
+    count, piece = chance.one_of([2, 13, 20, 33]), chance.one_of([1, 1, 2, 3])
     rows = count * piece + (chance.integer(1, 2) if but in {"rows left", "behind the first"} else 0)
     factor = chance.one_of([1, -1]) * (1 if but == "overlapping" else piece)
     first = (0 if factor > 0 else (count - 1) * abs(factor)) + (but == "behind the first")
     read = chance.one_of([0, rows - 1])
     x = notes.given(n)
 
-    def body(i: Op, x: Op, kept: Op, stack: Op) -> Sequence[Op]:
-        zero = xla.constant(x.builder, np.int32(0))
-        old, place = stack, xla.add(xla.mul(i, np.int32(factor)), np.int32(first))
+    def body(i: Op, x: Op, place: Op, kept: Op, stack: Op) -> Sequence[Op]:
+        zero, old = xla.constant(x.builder, np.int32(0)), stack
         stack = xla.dynamic_update_slice(stack, xla.broadcast(xla.sin(x), (piece,)), [place, zero])
         kept = xla.dynamic_update_slice(kept, xla.broadcast(x, (1,)), [i, zero])
         new = xla.sin(xla.add(x, full(x, 0.5)))
         if but.startswith("read"):
             row = xla.slice(old if but == "read before" else stack, [read, 0], [read + 1, n], [1, 1])
             new = xla.add(new, xla.reshape(row, (n,)))
-        return new, kept, stack
+        return new, xla.add(place, np.int32(factor)), kept, stack
 
     kept, stack = (xla.broadcast(full(x, number), (size,)) for number, size in ((0, count), (7, rows)))
-    return notes.repeat(count, body, x, kept, stack)
+    return notes.repeat(count, body, x, xla.constant(x.builder, np.int32(first)), kept, stack)
 
 
 def descent(notes: Notes) -> Sequence[Op]:
