@@ -109,6 +109,19 @@ def test_unequal_rows_are_joined_within_unequal_columns():
     )
 
 
+def test_unequal_rows_beside_split_columns_go_through_a_reshape():
+    # The columns are as the reshape's users want them; that must not drop the rows' parts.
+    check(
+        f"""p = f32[18,8] parameter(0), sharding={_BOTH_WAYS}
+        x = f32[17,8] slice(p), slice={{[0:17],[0:8]}}
+        y = f32[1,17,8] reshape(x)
+        zero = f32[] constant(0)
+        ROOT r = f32[1,8] reduce(y, zero), dimensions={{1}}, to_apply=add,
+          sharding={{devices=[1,2,2]<=[2,2]T(1,0) last_tile_dim_replicate}}""",
+        {"all-reduce": 1},
+    )
+
+
 def test_columns_in_unequal_parts_beside_split_rows():
     check(
         f"""p = f32[16,8] parameter(0), sharding={COLUMNS}

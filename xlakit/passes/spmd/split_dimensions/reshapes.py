@@ -13,7 +13,10 @@ from xlakit.passes.spmd.split_dimensions.splitter import Splitter
 def reshape(s: Splitter) -> Piece | None:
     """The part of the operand reshaped; None if that is not the part of the result in the tiling of its hint."""
     (piece,), shape = s.given, s.old.shape
-    if s.hint is None or piece.scope != s.scope or piece.unreduced is not None or not any(piece.tiling):
+    if s.hint is None or piece.scope != s.scope or not any(piece.tiling):
+        return None
+    if piece.unreduced is not None or piece.unequal is not None:
+        # The rule of the operation keeps partial sums and unequal parts.
         return None
     if through_reshape(piece.tiling, piece.shape.dimensions, shape.dimensions) != s.hint:
         return None
