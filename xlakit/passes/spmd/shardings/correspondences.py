@@ -21,7 +21,6 @@ from xlakit.ops.convolution import Convolution
 from xlakit.ops.custom_call import CustomCall
 from xlakit.ops.dynamic import DynamicSlice, DynamicUpdateSlice
 from xlakit.ops.fft import Fft
-from xlakit.ops.linear_algebra import Cholesky
 from xlakit.ops.movement import Broadcast, Concatenate, Pad, Reshape, Slice, Transpose
 from xlakit.ops.scatter import Scatter
 from xlakit.ops.sort import Sort, TopK
@@ -37,7 +36,7 @@ BOTH_WAYS: Final = FORWARDS | BACKWARDS
 
 # Operations whose dimensions correspond although the operation works along them: those of all operands that have the
 # rank of the result, or those of the first operand.
-_OF_ALL: Final = (Cholesky, Concatenate, Fft, ReduceWindow, SelectAndScatter, Slice, Sort, TopK)
+_OF_ALL: Final = (Concatenate, Fft, ReduceWindow, SelectAndScatter, Slice, Sort, TopK)
 _OF_FIRST: Final = (DynamicUpdateSlice, Pad, Scatter)
 # Those whose correspondences propagate as early as dimensions that operations leave alone, as in Shardy's rules.
 _SOON: Final = (DynamicUpdateSlice, Fft, Scatter, TopK)
