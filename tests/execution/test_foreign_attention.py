@@ -165,6 +165,19 @@ def test_products_with_scales_of_blocks(scaled):
     check(text, [a, b, *scales, *of_all], wanted, "f32")
 
 
+def test_blocks_are_quantized_by_their_largest_values():
+    x = drawn((3, 64), "f32", 0)
+    scales = (np.abs(x).reshape(3, 2, 32).max(-1) / 256).astype(E8M0)
+    values = (x / scales.astype("f4").repeat(32, -1)).astype(E4M3)
+    for element, wanted in enumerate((values, scales)):
+        text = program(["f32[3,64]"], "(f8e4m3fn[3,64], f8e8m0fnu[3,2])", "__op$quantize", {}, element=element)
+        for backend in ("interpreter", "cpu"):
+            found = xlakit.compile(xlakit.HloModule.from_text(text), backend=backend)(x)
+            np.testing.assert_array_equal(wide(found), wide(wanted))
+    with pytest.raises(ShapeError, match="cannot be quantized with the scales"):
+        xlakit.compile(xlakit.HloModule.from_text(text.replace("f8e8m0fnu[3,2]", "f8e8m0fnu[3,5]")))
+
+
 def test_padded_scales_need_the_size_of_a_block():
     value, scales = drawn((4, 32), "f32", 0).astype(E4M3), np.exp2(np.arange(16).reshape(4, 4) % 2).astype(E8M0)
     made = {"block_scaled_dot_backend_config": {"block_size": 16}}

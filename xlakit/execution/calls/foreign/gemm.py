@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from typing import Final
+
+import ml_dtypes
 
 from xlakit.data.primitive import PrimitiveType
 from xlakit.data.shape import Shape
@@ -10,12 +13,14 @@ from xlakit.errors import ShapeError, UnsupportedError
 from xlakit.execution.calls.foreign.activations import Activation, gelu_tanh, need_floats, relu, swish
 from xlakit.execution.calls.foreign.config import Config
 from xlakit.execution.calls.foreign.meaning import Foreign
+from xlakit.ops.data import constant
 from xlakit.ops.dot import DotDimensionNumbers, dot_general
 from xlakit.ops.dot_variants import RaggedDotDimensionNumbers, ragged_dot
-from xlakit.ops.elementwise.binary import add, mul
+from xlakit.ops.elementwise.binary import add, max as larger, mul
 from xlakit.ops.elementwise.convert import convert_element_type
 from xlakit.ops.handle import XlaOp
 from xlakit.ops.movement import broadcast_in_dim, reshape, slice_in_dim
+from xlakit.ops.reduction import reduce
 
 _GEMM: Final = "gemm_backend_config"
 # Epilogues of the product: whether a bias is added, and the activation function after that.
@@ -126,6 +131,30 @@ def dequantize(foreign: Foreign) -> XlaOp:
     """The elements times the scales of their blocks along the last dimension."""
     value, scales = foreign.need_operands(["value", "scales"])
     return foreign.finished(_dequantized(value, scales, foreign.config.integer("block_size")))
+
+
+def quantize(foreign: Foreign) -> XlaOp:
+    """The elements divided by the scales of their blocks along the last dimension, and these scales.
+
+    A scale is the largest absolute value of its block by the largest power of two that the result's type has.
+    """
+    (value,) = foreign.need_operands(["value"])
+    need_floats(foreign, "quantize", value)
+    sizes, kind = value.shape.dimensions, value.shape.element_type
+    of_scales = foreign.results[-1]
+    counts = of_scales.dimensions if of_scales.is_array else ()
+    if not sizes or not counts or sizes[:-1] != counts[:-1] or counts[-1] < 1 or sizes[-1] % counts[-1]:
+        raise ShapeError(
+            f"{value.shape} cannot be quantized with the scales {of_scales}",
+            hint="the second result has the same dimensions but the last, which counts blocks of equal size",
+        )
+    blocks = (*counts, sizes[-1] // counts[-1])
+    zero = constant(foreign.builder, 0, kind)
+    largest = reduce(abs(reshape(value, new_sizes=blocks)), zero, larger, [len(counts)])
+    power = 2.0 ** math.floor(math.log2(float(ml_dtypes.finfo(foreign.result.element_type.dtype).max)))
+    scales = convert_element_type(largest / foreign.scalar(power, largest), of_scales.element_type)
+    spread = broadcast_in_dim(convert_element_type(scales, kind), blocks, range(len(counts)))
+    return foreign.all_finished([value / reshape(spread, new_sizes=sizes), scales])
 
 
 def _times_scale(value: XlaOp, scale: XlaOp, name: str) -> XlaOp:

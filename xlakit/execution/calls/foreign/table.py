@@ -161,6 +161,7 @@ def foreign_calls() -> dict[str, ForeignCall]:
         "__cusolver$cholesky": ForeignCall("cholesky_options", "factorizations", "cholesky"),
         "__op$block_scaled_dot": ForeignCall(_BLOCKS, "gemm", "block_scaled_dot"),
         "__op$dequantize": ForeignCall(_BLOCKS, "gemm", "dequantize"),
+        "__op$quantize": ForeignCall(_BLOCKS, "gemm", "quantize"),
         **{
             f"AwsNeuron{name}": ForeignCall(f"{_NUMBERS}{config}", "neuron", build)
             for name, (build, config) in _NEURON.items()
