@@ -96,7 +96,11 @@ def test_texts_of_several_programs_have_titles(folder, capsys):
     assert shown.out.count("HloModule") == 2
     assert "abz" in shown.err
     assert cli.main(["opt", str(folder / "a.hlo")]) == 0
-    assert "==>" not in capsys.readouterr().out
+    text = capsys.readouterr().out
+    assert "==>" not in text
+    assert cli.main(["opt", str(folder / "a.hlo"), "-o", str(folder / "optimized.hlo")]) == 0
+    assert not capsys.readouterr().out
+    assert (folder / "optimized.hlo").read_text() == text
 
 
 SEVERAL = f"// HloModule not\n{GOOD}\n// -----\n/* HloModule nor */\n{BAD.replace('good', 'bad')}{OTHER}"

@@ -6,6 +6,7 @@ import argparse
 from typing import Any
 
 from xlakit.errors import ArgumentError
+from xlakit.formats.files import write_whole
 from xlakit.settings import names_in
 from xlakit.tools.commands.batch import Program, add_batch, run_batch, write
 from xlakit.tools.commands.shared import (
@@ -32,6 +33,9 @@ def add(commands: Commands) -> None:
     parser.add_argument("--disable", metavar="A,B", default="", help="leave out passes, tables of rules, or rules")
     parser.add_argument("--until", metavar="PASS", help="stop after this pass, by name or number")
     parser.add_argument("--fuel", type=at_least(0), metavar="N", help="stop after N rewrites")
+    parser.add_argument(
+        "-o", "--output", metavar="PATH", help="where to, of several programs a folder; default: standard output"
+    )
     parser.add_argument("--dump", metavar="DIR", help="write the program after each pass into files there")
     parser.add_argument("--diff", action="store_true", help="print what each pass has changed instead of the program")
     parser.add_argument("--list-passes", action="store_true", help="list the passes and their rules, and do no more")
@@ -62,8 +66,12 @@ def _run(options: argparse.Namespace) -> int:
             text=text_options(options),
         )
         text = "".join(lines)
+        if options.output is not None:
+            path = program.output(options.output, ".diff" if options.diff else ".hlo")
+            write_whole(path, text)
+            return 0, {"output": str(path), "bytes": len(text.encode())}
         if not options.json:
             write(text)
         return 0, {"diff" if options.diff else "text": text}
 
-    return run_batch(options, work, titled=True)
+    return run_batch(options, work, titled=options.output is None)
