@@ -1,4 +1,15 @@
+import os
+
 import pytest
+
+
+@pytest.fixture(autouse=True)
+def _cache_stays_on(monkeypatch):
+    """--load switches the compile cache off for its process, which is that of the tests."""
+    if "XLAKIT_CACHE" not in os.environ:
+        monkeypatch.setenv("XLAKIT_CACHE", "on")
+        monkeypatch.delenv("XLAKIT_CACHE")
+
 
 ADD = """HloModule add
 

@@ -344,7 +344,6 @@ def test_programs_of_a_folder_are_found_by_how_they_begin(folder, tmp_path, to, 
 
 
 def test_custom_calls_get_a_meaning_from_a_file(tmp_path, capsys, monkeypatch):
-    monkeypatch.setenv("XLAKIT_CACHE", "off")  # --load sets it
     (tmp_path / "call.hlo").write_text(CALL)
     (tmp_path / "calls.py").write_text(
         'import xlakit\nxlakit.register_custom_call("tests.batches.thrice", lambda x: 3 * x)\n'

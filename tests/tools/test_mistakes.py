@@ -92,7 +92,6 @@ def test_errors_name_the_file(folder, capsys, line, status, said):
 
 @pytest.mark.usefixtures("folder")
 def test_a_backend_that_a_loaded_file_registers_runs_programs(capsys, monkeypatch):
-    monkeypatch.setenv("XLAKIT_CACHE", "off")  # --load sets it
     monkeypatch.setattr(api, "_REGISTERED", {})
     assert cli.main(["run", "step.hlo", "--backend", "own"]) == 2
     assert "hint: known: cpu, interpreter; --load registers others" in capsys.readouterr().err
@@ -114,7 +113,6 @@ def test_a_backend_that_a_loaded_file_registers_runs_programs(capsys, monkeypatc
 )
 @pytest.mark.usefixtures("folder")
 def test_faults_of_the_command_line_are_objects_too(capsys, monkeypatch, line, message):
-    monkeypatch.setenv("XLAKIT_CACHE", "off")  # --load sets it
     assert cli.main([*line.split(), "--json"]) == 2
     out, err = capsys.readouterr()
     record = json.loads(out)

@@ -48,7 +48,6 @@ def test_input_that_is_a_folder_without_arrays_is_refused(add_file, tmp_path, ca
     ],
 )
 def test_what_cannot_be_loaded_is_told_with_its_line(add_file, tmp_path, monkeypatch, capsys, content, said):
-    monkeypatch.setenv("XLAKIT_CACHE", "off")  # --load sets it
     monkeypatch.chdir(tmp_path)
     if content is not None:
         Path("calls.py").write_text(content)
