@@ -198,7 +198,7 @@ BUGS: tuple[Bug, ...] = (
     Bug(
         "signs-of-zeros",
         "e641fbc5",
-        "forms",
+        "specials",
         "negations of eight-bit floats that have no negative zero give one where they are read in the same loop",
         (
             Edit(
