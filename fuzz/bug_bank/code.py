@@ -84,8 +84,8 @@ BUGS: tuple[Bug, ...] = (
         (
             Edit(
                 "xlakit/cpu/loops/emit/non_temporal.py",
-                "if written[o.array] == 1 and _may_bypass_caches",
-                "if _may_bypass_caches",
+                "return [o for o in outputs if written[o.array] == 1]",
+                "return list(outputs)",
             ),
         ),
     ),
