@@ -54,10 +54,9 @@ def product(s: Splitter) -> Value | None:
 
 
 def _is_there(piece: Piece, tiling: Tiling, scope: Scope) -> bool:
-    """Whether each member has its part of an operand in a tiling already."""
+    """Whether members have their parts of an operand, or it is in unequal parts, whose resharding is worth it."""
     own = parts_known(piece, scope)
-    is_nowhere_split = piece.is_whole and piece.unequal is None
-    return is_nowhere_split or all(split in (None, wanted) for split, wanted in zip(own, tiling, strict=True))
+    return piece.unequal is not None or all(a in (None, b) for a, b in zip(own, tiling, strict=True))
 
 
 def _summed(rule: Factors, given: Sequence[Piece], scope: Scope) -> tuple[int, Split] | None:
