@@ -41,3 +41,24 @@ def test_a_folder_that_is_not_there_is_named_by_the_path(tmp_path):
     with pytest.raises(FileNotFoundError) as error:
         write_whole(tmp_path / "none" / "a", "")
     assert error.value.filename == str(tmp_path / "none" / "a")
+    assert "None" not in str(error.value)
+
+
+def test_an_error_of_another_file_keeps_its_path(tmp_path):
+    with pytest.raises(FileNotFoundError) as error, whole_file(tmp_path / "a"):
+        (tmp_path / "other").read_bytes()
+    assert error.value.filename == str(tmp_path / "other")
+
+
+def test_other_names_of_a_file_keep_what_is_written(tmp_path):
+    path, other, loop = tmp_path / "a", tmp_path / "b", tmp_path / "c"
+    path.write_text("old")
+    other.hardlink_to(path)
+    write_whole(path, "new")
+    assert other.read_text() == "new"
+    loop.symlink_to(loop)
+    with pytest.raises(OSError, match="symbolic links"):
+        write_whole(loop, "")
+    with (tmp_path / "out").open("wb") as out:
+        write_whole(f"/proc/self/fd/{out.fileno()}", "it")
+        assert os.fstat(out.fileno()).st_size == 2

@@ -7,7 +7,9 @@ import stat
 from collections.abc import Generator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import IO
+from typing import IO, Final
+
+_PREFIX: Final = ".xlakit-"
 
 
 def write_whole(path: str | Path, data: str | bytes) -> None:
@@ -20,27 +22,36 @@ def write_whole(path: str | Path, data: str | bytes) -> None:
 def whole_file(path: str | Path) -> Generator[IO[bytes]]:
     """A file that takes the place of the one at ``path`` when all is written; before, or on an error, that stays.
 
-    What is no regular file, such as a pipe, and what cannot be replaced is written itself. An OSError has the path.
+    What is no regular file, such as a pipe, and what cannot be replaced is written itself. An OSError of the file has
+    its path.
     """
     try:
         with _replacing(Path(path).resolve()) if _is_replaced(Path(path)) else open(path, "wb") as file:
             yield file
     except OSError as error:
-        error.filename, error.filename2 = str(path), None
+        if error.filename is None or Path(str(error.filename)).name.startswith(_PREFIX):
+            error.filename = str(path)
+            # An error of a rename names two files; None would be printed as one.
+            del error.filename2
         raise
 
 
 def _is_replaced(path: Path) -> bool:
     if not path.exists():
-        return True
+        # What is behind a link that leads nowhere, or to itself, is the system's to say.
+        return not path.is_symlink()
     # /dev/stdout may be a regular file, to which a shell appends.
-    is_ours = os.access(path, os.W_OK) and os.access(path.resolve().parent, os.W_OK)
-    return is_ours and path.is_file() and not path.absolute().is_relative_to("/dev")
+    if not path.is_file() or any(path.absolute().is_relative_to(folder) for folder in ("/dev", "/proc")):
+        return False
+    # A new file would be of another owner, or only one of the names of the old one.
+    status = path.stat()
+    is_ours = status.st_uid == os.geteuid() and status.st_nlink == 1
+    return is_ours and os.access(path, os.W_OK) and os.access(path.resolve().parent, os.W_OK)
 
 
 @contextmanager
 def _replacing(target: Path) -> Generator[IO[bytes]]:
-    beside = target.with_name(f".xlakit-{os.urandom(8).hex()}")
+    beside = target.with_name(f"{_PREFIX}{os.urandom(8).hex()}")
     try:
         with beside.open("xb") as file:
             if target.exists():
