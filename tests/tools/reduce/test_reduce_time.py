@@ -45,7 +45,7 @@ def test_a_first_run_that_takes_longer_than_all_may_is_an_error(test: xla.Crash 
 def test_a_run_that_the_limit_of_all_ends_is_no_crash():
     # Its own limit would make it one.
     module = xla.HloModule.from_text(ENDLESS)
-    with OraclePool(xla.Crash("interpreter"), limits=Limits(seconds=0.3)) as pool:
+    with OraclePool(xla.Crash("interpreter"), limits=Limits(seconds=1.5)) as pool:
         assert pool.ask(module).holds
     with (
         OraclePool(xla.Crash("interpreter"), limits=Limits(seconds=50), deadline=time.monotonic() + 1) as pool,
@@ -99,11 +99,11 @@ def test_a_function_with_limits_may_hang_or_end_its_process():
         return "add" in names
 
     module = xla.HloModule.from_text(ENDLESS)
-    reduction = xla.reduce_module(module, fails, limits=Limits(seconds=0.3))
+    reduction = xla.reduce_module(module, fails, limits=Limits(seconds=1.5))
     assert sorted(i.opcode for i in reduction.module.entry.instructions) == ["add", "constant", "parameter"]
     with pytest.raises(xla.ArgumentError, match="the function died with status 7"):
         xla.reduce_module(xla.HloModule.from_text("ENTRY e { ROOT x = f32[] parameter(0) }"), fails, limits=Limits())
-    with pytest.raises(xla.ExecutionError, match="the test raises ZeroDivisionError: division by zero"):
+    with pytest.raises(xla.ExecutionError, match="the test raises ZeroDivisionError: "):
         xla.reduce_module(module, lambda _: bool(1 // 0), limits=Limits())
 
 
