@@ -176,6 +176,11 @@ def test_blocks_are_quantized_by_their_largest_values():
             np.testing.assert_array_equal(wide(found), wide(wanted))
     with pytest.raises(ShapeError, match="cannot be quantized with the scales"):
         xlakit.compile(xlakit.HloModule.from_text(text.replace("f8e8m0fnu[3,2]", "f8e8m0fnu[3,5]")))
+    with pytest.raises(UnsupportedError, match="values and scales are floats"):
+        xlakit.compile(xlakit.HloModule.from_text(text.replace("f8e4m3fn", "s8")))
+    text = program(["f32[3,64]"], "((f32[]), f8e8m0fnu[3,2])", "__op$quantize", {}, element=1)
+    with pytest.raises(ShapeError, match="the result must be an array"):
+        xlakit.compile(xlakit.HloModule.from_text(text))
 
 
 def test_padded_scales_need_the_size_of_a_block():

@@ -141,17 +141,21 @@ def quantize(foreign: Foreign) -> XlaOp:
     (value,) = foreign.need_operands(["value"])
     need_floats(foreign, "quantize", value)
     sizes, kind = value.shape.dimensions, value.shape.element_type
-    of_scales = foreign.results[-1]
+    result, of_scales = foreign.result, foreign.results[-1]
     counts = of_scales.dimensions if of_scales.is_array else ()
     if not sizes or not counts or sizes[:-1] != counts[:-1] or counts[-1] < 1 or sizes[-1] % counts[-1]:
         raise ShapeError(
             f"{value.shape} cannot be quantized with the scales {of_scales}",
             hint="the second result has the same dimensions but the last, which counts blocks of equal size",
         )
+    if not (result.element_type.is_floating and of_scales.element_type.is_floating):
+        raise UnsupportedError(
+            f"{value.shape} as {foreign.declared} has no meaning here", hint="values and scales are floats"
+        )
     blocks = (*counts, sizes[-1] // counts[-1])
     zero = constant(foreign.builder, 0, kind)
     largest = reduce(abs(reshape(value, new_sizes=blocks)), zero, larger, [len(counts)])
-    power = 2.0 ** math.floor(math.log2(float(ml_dtypes.finfo(foreign.result.element_type.dtype).max)))
+    power = 2.0 ** math.floor(math.log2(float(ml_dtypes.finfo(result.element_type.dtype).max)))
     scales = convert_element_type(largest / foreign.scalar(power, largest), of_scales.element_type)
     spread = broadcast_in_dim(convert_element_type(scales, kind), blocks, range(len(counts)))
     return foreign.all_finished([value / reshape(spread, new_sizes=sizes), scales])
