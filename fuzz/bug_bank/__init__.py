@@ -5,7 +5,7 @@ Each is an edit of the sources (:mod:`fuzz.bug_bank.bugs`), made in a copy of th
 was found by each net; the exit status is 1 where one was found by none::
 
     python -m fuzz.bug_bank
-    python -m fuzz.bug_bank --bug invariant-pointers --net idioms --seed 7
+    python -m fuzz.bug_bank --bug invariant-loads --net idioms --seed 7
 
 A fault that a net is to find and does not is a reason to mend the net.
 """
