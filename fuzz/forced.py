@@ -23,6 +23,7 @@ from dataclasses import replace
 
 from fuzz import compiled, plain
 from fuzz.programs.composed.modules import module as generated
+from fuzz.programs.composed.movement_steps import pieces
 from fuzz.programs.draft import FAMILIES, Program
 from fuzz.programs.large.drafts import large_program
 from fuzz.programs.operations.elementwise import BINARY, ELEMENTARY_UNARY, UNARY
@@ -68,9 +69,9 @@ def least() -> Options:
     return Options(knobs={n: min(k.others) for n, k in KNOBS.items() if min(k.others) < k.default})
 
 
-def with_selects(options: Options) -> Options:
-    """The options, with the knobs of ``guards`` set so that guarded operations are computed always, then selected."""
-    knobs = {name: knob.others[0] for name, knob in KNOBS.items() if _module(name) == "guards"}
+def wholly(options: Options, module: str) -> Options:
+    """The options, with all knobs of a module set: a path is taken then that one knob at its default would forbid."""
+    knobs = {name: knob.others[0] for name, knob in KNOBS.items() if _module(name) == module}
     return replace(options, knobs={**options.knobs, **knobs})
 
 
@@ -87,10 +88,16 @@ def _moves(number: int) -> bool:
     return number % 8 == 3
 
 
+def _streams(number: int) -> bool:
+    """Whether a program has many pieces of arrays, which one loop writes."""
+    return number % 8 == 1
+
+
 def program_of(seed: int, number: int) -> tuple[Program, Callable[[Program], str]]:
     """A program and its judge: a module is compared with plain code, one operation with the interpreter."""
     if number % 2:
-        return generated(seed, number, wide=number % 8 != 7, moves=_moves(number)), _against_plain
+        more = [pieces] * 12 * _streams(number)
+        return generated(seed, number, wide=number % 8 != 7, moves=_moves(number), more=more), _against_plain
     if number % 16 in _CUT:
         name, size = _CUT[number % 16]
         return large_program(name, seed, number // 16, size), _against_interpreter
@@ -133,7 +140,10 @@ def _under(program: Program, judged: Callable[[Program], str], options: Options)
 def _fault_of(options: Namespace, number: int) -> str:
     program, judged = program_of(options.seed, number)
     drawn = draw(options.seed, number)
-    drawn = with_selects(drawn) if _moves(number) else drawn
+    if _moves(number):  # guarded operations are computed always, then selected
+        drawn = wholly(drawn, "guards")
+    elif _streams(number):  # pieces are written past the caches
+        drawn = wholly(drawn, "non_temporal")
     numbered.show(options, program.text, drawn.text)
     return judge(program, judged, drawn)
 

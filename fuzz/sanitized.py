@@ -22,7 +22,7 @@ import sys
 from argparse import Namespace
 from dataclasses import replace
 
-from fuzz.forced import draw, with_selects
+from fuzz.forced import draw, wholly
 from fuzz.plain import sums_apart
 from fuzz.programs.composed.modules import module as generated
 from fuzz.programs.draft import Program
@@ -74,7 +74,7 @@ def _fault_of(options: Namespace, number: int) -> str:
         program = generated(options.seed, number, wide=number % 2 == 1, moves=moves)
     numbered.show(options, program.text)
     drawn = draw(options.seed, number) if number % 2 else DEFAULT
-    return (judge_ordinary if is_ordinary else judge)(program, with_selects(drawn) if moves else drawn)
+    return (judge_ordinary if is_ordinary else judge)(program, wholly(drawn, "guards") if moves else drawn)
 
 
 main = numbered.net("fuzz.sanitized", __doc__, 2000, _fault_of)

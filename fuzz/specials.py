@@ -4,8 +4,9 @@ A program has some operations of one type, each on all numbers at which function
 infinities and NaN, the ends of the range, in each combination of two operands or of the parts of a complex number.
 Where these are drawn one by one, a pair comes up once in thousands of programs. Results narrower than F32 are converted
 in the same loop as well, where they go on in registers: they must be the numbers that are stored. Types of 16 bits and
-more come first where there is not the time for all; before them, for each type whose NaNs have several fractions, what
-only moves numbers, to the bit, and what rounds the numbers of narrow floats to whole ones or changes their signs.
+more come first where there is not the time for all; before them, in turn, for each type whose NaNs have several
+fractions, what only moves numbers, to the bit, and what rounds the numbers of narrow floats to whole ones or changes
+their signs.
 
     python -m fuzz.specials --seed 7 --seconds 60
     python -m fuzz.specials --number 12                  one program, with its text
@@ -215,7 +216,9 @@ def main(arguments_given: Sequence[str] | None = None) -> int:
     options = numbered.parser("fuzz.specials", __doc__, 1000).parse_args(arguments_given)
     kinds = list(MANY_NANS)
     random.Random(options.seed).shuffle(kinds)
-    listed = [*map(Moves, kinds), *batches(options.seed)]
+    made = batches(options.seed)
+    first = [each for pair in zip(map(Moves, kinds), made, strict=False) for each in pair]
+    listed = [*first, *made[len(kinds) :]]
     options.count = min(options.count, len(listed))
 
     def fault_of(number: int) -> str:

@@ -290,12 +290,12 @@ def module(
     moves: of what moves elements, in few steps, for indices that are divided and chosen.
     more: further steps.
 
-    Every eighth module has integers of fewer than eight bits alone, but for what they are converted to.
+    Three of sixteen modules have integers of fewer than eight bits alone, but for what they are converted to.
     """
     draft = Draft(np.random.default_rng([seed, number]))
     steps = _MOVES if moves else (*_STEPS, *_MORE) if wide else _STEPS
-    is_narrow = number % 8 == 5
-    steps = (*steps, *[narrow_chains] * 6) if is_narrow else steps
+    is_narrow = number % 16 in (5, 13, 15)
+    steps = (*steps, *[narrow_chains] * 12) if is_narrow else steps
     kinds = NARROW if is_narrow else (*_FLOATS, "s32", "u32", "s8", "s4", "u4")
     body = Body(draft, draft.emit, [], "", (*steps, *more))
     for _ in range(draft.integer(1, 4)):
@@ -311,7 +311,7 @@ def module(
     for _ in range(draft.integer(2, 9) if moves else draft.integer(4, 40)):
         body.step()
     picked = [body.values[-1], *(body.pick() or body.values[-1] for _ in range(3))]
-    results = list(dict.fromkeys([*picked, *body.results[:3]]))
+    results = list(dict.fromkeys([*picked, *body.results[:8]]))
     shapes = ", ".join(f"{v.kind}[{join(v.dims)}]" for v in results)
     draft.emit(f"({shapes})", f"tuple({', '.join(v.name for v in results)})")
     return draft.finish("module", EXACT)

@@ -6,6 +6,8 @@ from fuzz.programs.composed.body import MOST_ELEMENTS, Body
 from fuzz.programs.draft import Named, join
 
 NARROW = ("s4", "u4", "s2", "u2")
+# So many are written one after another into the loop of their reader; of more the sum is stored.
+_FEW_TERMS = 16
 _GOING_OVER = ("add", "subtract", "multiply", "shift-left")
 
 
@@ -29,9 +31,12 @@ def _emit(body: Body, kind: str, dims: tuple[int, ...], call: str) -> Named:
 def _fold(body: Body, value: Named) -> Named | None:
     if not value.dims:
         return None
-    over = body.draft.subset(len(value.dims)) or [body.draft.integer(0, len(value.dims) - 1)]
+    few = [d for d, size in enumerate(value.dims) if 1 < size <= _FEW_TERMS]
+    some = body.draft.subset(len(value.dims)) or [body.draft.integer(0, len(value.dims) - 1)]
+    over = [body.draft.pick(few)] if few and body.draft.chance(0.8) else some
     opcode = body.draft.pick(["add", "add", "add", "multiply"])
-    first = body.scalar(value.kind, 1)
+    # A sum of few small numbers goes over the range where it begins at the end of it.
+    first = body.scalar(value.kind, body.draft.pick([1, 1 << 4]))
     dims = tuple(size for d, size in enumerate(value.dims) if d not in over)
     reducer = body.draft.reducer(opcode, value.kind)
     call = f"reduce({value.name}, {first.name}), dimensions={{{join(over)}}}, to_apply={reducer}"
@@ -59,7 +64,7 @@ def _operation(body: Body, value: Named) -> Named:
 
 def _read(body: Body, made: Named) -> None:
     """The one reader."""
-    wide = body.draft.pick(["s32", "s32", "s8", "u8", "f32", ""])
+    wide = body.draft.pick(["s32", "s32", "s8", "u8", "f32", "", ""])
     if wide:
         call = f"convert({made.name})"
         body.results.append(body.add(wide, made.dims, call))
