@@ -10,6 +10,8 @@ status is 1 where a net found something: it says itself which program it was::
 
 from __future__ import annotations
 
+import gc
+import importlib
 import os
 import re
 import secrets
@@ -19,16 +21,21 @@ import sys
 import tempfile
 import threading
 import time
+import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from fuzz.support.children import Forked
 from fuzz.support.numbered import BEGUN, command
 
 # A program that is under way when the time is over may take so much longer on processors of its own.
 _PATIENCE_SECONDS = 120.0
 # Some nets have no limit where they are given 0 seconds.
 _LEAST_SECONDS = 1.0
+# These start what a fork may not have (JAX, threads), or measure times and memory of their process. The others are
+# forks of one process, which has imported their modules: a second of each net's share.
+_NOT_FORKED = ("fuzz.jax_programs", "fuzz.jax_programs.training", "fuzz.cached", "fuzz.threads", "fuzz.compile_time")
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,9 +48,15 @@ class Net:
     what: str
     environment: tuple[tuple[str, str], ...] = ()
 
+    @property
+    def is_forked(self) -> bool:
+        """Whether its command may run in a fork of a process that has run nothing."""
+        return self.command[0] not in _NOT_FORKED
+
     def arguments(self, seed: int, seconds: float) -> list[str]:
-        """What Python is given."""
-        return ["-m", *self.command, "--seed", str(seed), "--seconds", f"{seconds:.0f}"]
+        """What Python is given; the seed is the net's own, since many nets make the same programs from one seed."""
+        own = zlib.crc32(f"{self.name} {seed}".encode())
+        return ["-m", *self.command, "--seed", str(own), "--seconds", f"{seconds:.0f}"]
 
 
 def _net(name: str, command: str, share: float, what: str, **environment: str) -> Net:
@@ -107,30 +120,42 @@ class Found:
     last: str
 
 
-def run(net: Net, seed: int, seconds: float, folder: str | None = None, *, stop: bool = False) -> Found:
-    """One net for a time; ``folder`` is the tree that it runs in, ``stop`` whether it ends with its first finding."""
+def run(
+    net: Net, seed: int, seconds: float, folder: str | None = None, *, stop: bool = False, forks: bool = False
+) -> Found:
+    """One net for a time; ``folder`` is the tree that it runs in, ``stop`` whether it ends with its first finding.
+
+    forks: whether it is a fork of this process, which has no other threads, where it can be one.
+    """
     environment = {**os.environ, **dict(net.environment)}
     if folder is not None:
         environment["PYTHONPATH"] = folder
-    command = [sys.executable, *net.arguments(seed, seconds)]
+    command = net.arguments(seed, seconds)
     with tempfile.TemporaryDirectory(prefix="nets-") as scratch:
         begun = Path(scratch) / "begun"
         environment[BEGUN] = str(begun)
-        return _watched(command, folder, environment, begun, seconds, stop=stop)
+        if forks and net.is_forked:
+            process = Forked(command[1], command[2:], environment)
+        else:
+            process = subprocess.Popen(
+                [sys.executable, *command],
+                cwd=folder,
+                env=environment,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                text=True,
+            )
+        return _watched(process, begun, seconds, stop=stop)
 
 
-def _watched(
-    command: list[str], folder: str | None, environment: dict[str, str], begun: Path, seconds: float, *, stop: bool
-) -> Found:
+def _watched(process: subprocess.Popen[str] | Forked, begun: Path, seconds: float, *, stop: bool) -> Found:
     """What becomes of a net's process; ``begun`` says which program it was at if it dies."""
     start = time.monotonic()
-    process = subprocess.Popen(
-        command, cwd=folder, env=environment, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
-    )
     fault, last, found_after = "", "", 0.0
     with process:
         # What hangs is ended; it is a finding.
-        watch = _Watch(process, seconds + _patience())
+        watch = threading.Timer(seconds + _patience(), process.kill)
+        watch.start()
         for line in process.stdout or ():
             last = line.strip() or last
             if line.startswith("FAILED") and not fault:
@@ -139,7 +164,9 @@ def _watched(
                     process.kill()
                     break
         code = process.wait()
-        watch.end()
+        watch.cancel()
+        # The next net may be a fork of this process.
+        watch.join()
     if not fault and code != 0:
         how = f"died of {signal.Signals(-code).name}" if code < 0 else f"ended with status {code}"
         where = begun.read_text() if begun.exists() else last
@@ -150,18 +177,6 @@ def _watched(
 def _patience() -> float:
     """The seconds for a program under way: more of them where processes wait for processors."""
     return _PATIENCE_SECONDS * max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1))
-
-
-class _Watch:
-    """Ends a process that takes too long."""
-
-    def __init__(self, process: subprocess.Popen[str], seconds: float) -> None:
-        self._timer = threading.Timer(seconds, process.kill)
-        self._timer.start()
-
-    def end(self) -> None:
-        """The process has ended by itself."""
-        self._timer.cancel()
 
 
 def shares(nets: Sequence[Net], seconds: float) -> dict[Net, float]:
@@ -191,6 +206,17 @@ def chosen(names: Sequence[str]) -> list[Net]:
     return [net for net in NETS if not names or net.name in names]
 
 
+def _prepare(nets: Sequence[Net]) -> None:
+    """Import what nets need, and compile and run a program, so that their forks need not."""
+    forked = [net.command[0] for net in nets if net.is_forked]
+    for module in forked:
+        importlib.import_module(module)
+    if forked:
+        forms = importlib.import_module("fuzz.forms")
+        forms.judge(forms.program_of(0, 0))
+    gc.freeze()
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command."""
     parser = command("fuzz.nets", __doc__)
@@ -198,10 +224,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--seed", type=int, help="what programs are made from; a new one by default")
     parser.add_argument("--only", action="append", default=[], choices=[n.name for n in NETS], help="these nets alone")
     options = parser.parse_args(arguments)
+    end = time.monotonic() + options.seconds
     seed = secrets.randbelow(1 << 30) if options.seed is None else options.seed
+    nets = rotated(chosen(options.only), seed)
+    _prepare(nets)
     failed = 0
-    for net, seconds in in_turn(rotated(chosen(options.only), seed), options.seconds):
-        found = run(net, seed, seconds)
+    for net, seconds in in_turn(nets, end - time.monotonic()):
+        found = run(net, seed, seconds, forks=True)
         counted = re.search(r"(\d+) (?:programs|modules|cases)", found.last)
         count = counted.group(1) if counted else "?"
         failed += bool(found.fault)

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import importlib
 import multiprocessing
 import os
 import signal
 import socket
 import subprocess
+import sys
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 _ROOT = Path(__file__).parents[2]
+# How children begin: a fork of a process that may have threads could wait for them for ever.
+_START = {"method": "spawn"}
 
 
 def free_port() -> int:
@@ -50,6 +54,46 @@ def processes(
 def logs(folder: Path, count: int) -> list[str]:
     """What so many processes have said."""
     return [(folder / f"log{number}").read_text("utf-8", "replace") for number in range(count)]
+
+
+class Forked:
+    """``main`` of a module in a fork of this process, which has no threads; used as a ``Popen`` with a piped output.
+
+    Nothing that it writes to standard error is seen. Children of its own are forks, too.
+    """
+
+    def __init__(self, module: str, arguments: Sequence[str], environment: Mapping[str, str]) -> None:
+        own, given = os.pipe()
+        context = multiprocessing.get_context("fork")
+        self._process = context.Process(target=_run, args=(module, arguments, environment, given))
+        self._process.start()
+        os.close(given)
+        self.stdout = os.fdopen(own)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stdout.close()
+        self.wait()
+
+    def kill(self) -> None:
+        """End it at once."""
+        self._process.kill()
+
+    def wait(self) -> int:
+        """Its exit status, or the negative number of the signal that ended it."""
+        self._process.join()
+        return self._process.exitcode or 0
+
+
+def _run(module: str, arguments: Sequence[str], environment: Mapping[str, str], output: int) -> None:
+    _START["method"] = "fork"
+    os.dup2(output, 1)
+    os.close(output)
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
+    os.environ.update(environment)
+    sys.exit(importlib.import_module(module).main(arguments))
 
 
 class Child:
@@ -90,17 +134,19 @@ class Child:
         self._process = self._pipe = None
 
     def _start(self) -> Connection:
-        context = multiprocessing.get_context("spawn")
+        context: Any = multiprocessing.get_context(_START["method"])
         own, given = context.Pipe()
         # A daemon ends with this process.
-        self._process = context.Process(target=_serve, args=(given, self._judge, self._environment), daemon=True)
+        self._process = context.Process(target=_serve, args=(given, own, self._judge, self._environment), daemon=True)
         self._process.start()
         given.close()
         self._pipe = own
         return own
 
 
-def _serve(pipe: Connection, judge: Callable[..., str], environment: Mapping[str, str]) -> None:
+def _serve(pipe: Connection, other: Connection, judge: Callable[..., str], environment: Mapping[str, str]) -> None:
+    # Where this process holds the other end, too, it never learns that the one that asks has died.
+    other.close()
     os.environ.update(environment)
     while True:
         try:

@@ -1,7 +1,10 @@
 """The nets: their shares of the time, what is noticed of a net, and that all faults of the bank can be put back."""
 
 import math
+import os
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -15,6 +18,7 @@ from fuzz.bug_bank.bug import Bug, Edit
 from fuzz.bug_bank.bugs import BUGS
 from fuzz.nets import NETS, Found, Net, chosen, rotated, run, shares
 
+_MADE = Net("made", ("made",), 1, "")
 _SOURCES = Path(xlakit.__file__).parents[1]
 
 
@@ -65,11 +69,16 @@ def test_a_sample_of_tests_with_parameters_has_all_values_of_each():
 
 def _net(tmp_path, code):
     (tmp_path / "made.py").write_text(f"import os, signal, sys\n{code}\n")
-    return run(Net("made", ("made",), 1, ""), 3, 5, str(tmp_path))
+    return run(_MADE, 3, 5, str(tmp_path))
 
 
 def test_a_net_that_finds_nothing(tmp_path):
-    assert not _net(tmp_path, "assert sys.argv[1:] == ['--seed', '3', '--seconds', '5']").fault
+    assert not _net(tmp_path, f"assert sys.argv[1:] == {_MADE.arguments(3, 5)[2:]}").fault
+
+
+def test_each_net_has_a_seed_of_its_own():
+    seeds = [net.arguments(seed, 5)[-3] for net in NETS for seed in (1, 2)]
+    assert len(set(seeds)) == len(seeds)
 
 
 def test_a_net_that_finds_something_tells_its_first_line(tmp_path):
@@ -79,6 +88,30 @@ def test_a_net_that_finds_something_tells_its_first_line(tmp_path):
 
 def test_a_net_that_dies_has_found_something(tmp_path):
     assert _net(tmp_path, "os.kill(os.getpid(), signal.SIGSEGV)").fault.startswith("died of SIGSEGV")
+
+
+@pytest.mark.parametrize(
+    ("body", "fault"),
+    [
+        ("print(os.environ['XLAKIT_OF_A_TEST'])", ""),
+        ("print('FAILED one', flush=True)\n    return 1", "FAILED one"),
+        ("return 2", "ended with status 2"),
+        ("raise ValueError", "ended with status 1"),
+        ("os.kill(os.getpid(), signal.SIGSEGV)", "died of SIGSEGV"),
+        ("time.sleep(60)", "died of SIGKILL"),
+    ],
+)
+def test_a_net_may_be_a_fork(tmp_path, monkeypatch, body, fault):
+    (tmp_path / "forked_net.py").write_text(f"import os, signal, time\ndef main(arguments):\n    {body}\n")
+    # The process that forks has no threads, which this one may have.
+    made = Net("made", ("forked_net",), 1, "", (("XLAKIT_OF_A_TEST", "yes"),))
+    program = (
+        "import fuzz.nets as nets, sys; nets._PATIENCE_SECONDS = 0.5; nets.os.getloadavg = lambda: (0, 0, 0)\n"
+        f"found = nets.run(nets.{made!r}, 3, 0.1, forks=True); print(found.fault or found.last)"
+    )
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path), str(_SOURCES)]))
+    said = subprocess.run([sys.executable, "-c", program], check=True, stdout=subprocess.PIPE, text=True).stdout
+    assert said.startswith(fault or "yes")
 
 
 @pytest.mark.parametrize("bug", BUGS, ids=lambda bug: bug.name)
