@@ -65,7 +65,7 @@ def _is_wide(lines: Sequence[str]) -> bool:
     for line in lines:
         name, defines, text = line.partition(" = ")
         if defines:
-            depths[name.strip()] = 1 + max((depths.get(match[0], 0) for match in _NAME.finditer(text)), default=0)
+            depths[name.strip()] = 1 + max((depths.get(used, 0) for used in _NAME.findall(text)), default=0)
     return len(depths) >= _WIDE * max(depths.values(), default=1)
 
 
@@ -80,21 +80,21 @@ def is_slow_to_vectorize(lines: Sequence[str], varying: Iterable[str]) -> bool:
     visits: dict[str, int] = {}
     total = 0
     for line in lines:
-        name, defines, text = line.partition(" = ")
-        if not defines:
+        if " = " not in line:
             continue
-        name = name.strip()
+        # The first is the name of the line's value, which has no visits yet.
+        names = _NAME.findall(line)
         count = 1
-        for match in _NAME.finditer(text):
-            operand = match[0]
+        for operand in names:
             if operand in changing:
-                changing.add(name)
+                changing.add(names[0])
                 break
-            count += visits.get(operand, 0)
-        if text.startswith(("call", "tail call")) and name not in changing:
-            count *= _USES_IN_CALLS
-        if name not in changing:
-            visits[name] = count
+            if operand in visits:
+                count += visits[operand]
+        else:
+            if "call" in line and line.partition(" = ")[2].startswith(("call", "tail call")):
+                count *= _USES_IN_CALLS
+            visits[names[0]] = count
         total += count
         if total > _MOST_VISITS:
             return True
@@ -112,7 +112,7 @@ def is_slow_to_interleave(lines: Sequence[str], varying: Iterable[str]) -> bool:
     branches = 0
     for line in lines:
         name, defines, text = line.partition(" = ")
-        if defines and any(match[0] in changing for match in _NAME.finditer(text)):
+        if defines and not changing.isdisjoint(_NAME.findall(text)):
             changing.add(name.strip())
         elif not defines and line.lstrip().startswith(_BRANCH):
             condition = line.lstrip().removeprefix(_BRANCH).partition(",")[0]
