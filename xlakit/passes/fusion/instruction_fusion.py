@@ -13,6 +13,7 @@ from xlakit.ir.enums import FusionKind
 from xlakit.ir.instruction import Computation, Instruction, depth_first
 from xlakit.ir.names import unused_name
 from xlakit.ops.data import Parameter
+from xlakit.ops.movement import Concatenate
 from xlakit.options import knob
 from xlakit.passes.analysis.cost_model import cost_model
 from xlakit.passes.core.computation_builder import Fused, with_fusions, with_results
@@ -61,6 +62,7 @@ class _ClusterFusion:
         self._order = {instruction: i for i, instruction in enumerate(computation.instructions)}
         self._users = users_of(i for i in computation.instructions if i in self._live)
         self._loops = Loops()
+        self._has_stacks = any(isinstance(i.op, Concatenate) for i in computation.instructions)
         # By instruction, the clusters that compute it; and by root, which is a result of a cluster, that cluster.
         self._clusters_of: dict[Instruction, list[Cluster]] = {}
         self._by_root: dict[Instruction, Cluster] = {}
@@ -99,7 +101,7 @@ class _ClusterFusion:
                 self._clusters_of[instruction] = joined
             if len(joined) == len(consumers) and not read:
                 return
-        cluster = Cluster(instruction, self._loops, pieces_of(instruction))
+        cluster = Cluster(instruction, self._loops, pieces_of(instruction) if self._has_stacks else {})
         self._by_root[instruction] = cluster
         self._clusters_of.setdefault(instruction, []).append(cluster)
 

@@ -50,6 +50,10 @@ class Merging:
         # _became maps a merged cluster to the one that absorbed it.
         self._readers: dict[Instruction, list[Node]] = {}
         self._became: dict[Cluster, Cluster] = {}
+        # By node, what reads it after the merges so far, as far as it has been asked for.
+        self._readers_now: dict[Node, set[Node]] = {}
+        # Clusters from which searches were too long: to what is no reader of theirs each search is, or finds a path.
+        self._far: set[Cluster] = set()
         for node, before in (*((cluster, ()) for cluster in clusters.values()), *others):
             for operand in dict.fromkeys((*node.operands, *before)):
                 self._readers.setdefault(operand, []).append(node)
@@ -67,8 +71,10 @@ class Merging:
                 self._merge_all(members)
 
     def _now(self, node: Node) -> Node:
-        while isinstance(node, Cluster) and node in self._became:
-            node = self._became[node]
+        became = self._became
+        while isinstance(node, Cluster) and (after := became.get(node)) is not None:
+            # The next search takes half as many steps.
+            became[node] = node = became.get(after, after)
         return node
 
     def _merge_all(self, members: Sequence[Cluster]) -> None:
@@ -83,6 +89,8 @@ class Merging:
                     for root in a.roots:
                         self._clusters[root] = b
                     self._drop_inner_roots(b)
+                    self._readers_now.clear()
+                    self._far.clear()
 
     def _drop_inner_roots(self, cluster: Cluster) -> None:
         """Remove results that only the cluster itself reads, which need not be stored."""
@@ -93,23 +101,31 @@ class Merging:
                 del self._clusters[root]
 
     def _reaches(self, source: Cluster, target: Cluster) -> bool:
-        """Whether there is a path from one cluster to the other through a third node."""
-        stack = [n for n in self._readers_of(source) if n is not target]
-        seen = set(stack)
-        while stack:
-            if len(seen) > _MOST_VISITED:
+        """Whether there is a path from one cluster to the other through a third node, or the search is too long."""
+        readers = self._readers_of(source)
+        if source in self._far and target not in readers:
+            return True
+        seen = readers - {target}
+        stack = list(seen)
+        while stack and len(seen) <= _MOST_VISITED:
+            readers = self._readers_of(stack.pop())
+            if target in readers:
                 return True
-            for node in self._readers_of(stack.pop()):
-                if node is target:
-                    return True
-                if node not in seen:
-                    seen.add(node)
-                    stack.append(node)
-        return False
+            fresh = readers - seen
+            seen |= fresh
+            stack.extend(fresh)
+        if len(seen) <= _MOST_VISITED:
+            return False
+        self._far.add(source)
+        return True
 
-    def _readers_of(self, node: Node) -> list[Node]:
-        roots = node.roots if isinstance(node, Cluster) else [node]
-        return [self._now(reader) for root in roots for reader in self._readers.get(root, ())]
+    def _readers_of(self, node: Node) -> set[Node]:
+        found = self._readers_now.get(node)
+        if found is None:
+            roots = node.roots if isinstance(node, Cluster) else [node]
+            found = {self._now(reader) for root in roots for reader in self._readers.get(root, ())}
+            self._readers_now[node] = found
+        return found
 
 
 def _are_mergeable(a: Cluster, b: Cluster) -> bool:
