@@ -198,7 +198,6 @@ def test_the_command_alone_says_what_there_is(capsys):
 
 
 def test_import_is_quick_and_loads_nothing():
-    # Processor time: the process may share its processor.
     # In seconds of the processor, which others may share.
     code = "import sys, time; before = time.process_time(); import xlakit; "
     code += "print(time.process_time() - before, 'numpy' in sys.modules)"
