@@ -23,8 +23,8 @@ BUGS: tuple[Bug, ...] = (
             ),
         ),
     ),
-    # At first only pointers were loaded so, from tables that the entry writes. LLVM makes nothing of these loads now, so
-    # that all loads make the same promise here: of what loops carry it is wrong, too.
+    # At first only pointers were loaded so, from tables that the entry writes. LLVM makes nothing of these loads now.
+    # All loads make the same promise here: of what loops carry it is wrong, too.
     Bug(
         "invariant-loads",
         "701e42f",
