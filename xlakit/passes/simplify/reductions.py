@@ -11,13 +11,13 @@ from collections.abc import Sequence
 from xlakit.data.primitive import PrimitiveType
 from xlakit.ir.instruction import Computation, Instruction
 from xlakit.ir.operation import Array, Op
-from xlakit.ir.traits import Expensive, Idempotent
+from xlakit.ir.traits import Idempotent
 from xlakit.ops.data import Constant, Iota, Parameter, Tuple
 from xlakit.ops.elementwise.binary import Add, Maximum, Minimum, Multiply
 from xlakit.ops.movement import Broadcast, Concatenate, Transpose
 from xlakit.ops.reduction import Reduce, identity_element, reducer_op
 from xlakit.ops.sort import Sort
-from xlakit.passes.core.matching import one_type, same_bits, same_value, uniform
+from xlakit.passes.core.matching import one_type, same_bits, same_value, scalar_source, uniform
 from xlakit.passes.core.rewriter import Rewriter
 from xlakit.passes.core.rules import Rules
 
@@ -158,21 +158,17 @@ def reduce_stack(x: Instruction, make: Rewriter) -> Instruction | None:
     """reduce(concatenate(a[1,n], b[1,n]), v, f, {0}) -> f(f(v, a), b), for few pieces, with f over whole arrays.
 
     The loop of a reduction would choose a piece in each of its iterations. Where f has several operands, others may be
-    iotas, or broadcasts of scalars: the largest of a stack and its position is how `jax.numpy.select` chooses. Stacks
-    may stand behind operations on elements, as in logsumexp. Sums of narrow floats are left alone, since they would be
-    rounded after each piece.
+    iotas, or broadcasts of scalars: the largest of a stack and its position is how `jax.numpy.select` chooses. Sums of
+    narrow floats are left alone, since they would be rounded after each piece.
     """
     op = x.op_as(Reduce)
     count = len(x.operands) // 2
     arrays, inits, reducer = x.operands[:count], x.operands[count:], op.to_apply
     sizes = arrays[0].shape.dimensions
-    if len(op.dimensions) != 1 or not any(isinstance(a.op, Concatenate) or a.op.pointwise for a in arrays):
+    if len(op.dimensions) != 1 or not any(isinstance(a.op, Concatenate) for a in arrays):
         return None
     (dimension,) = op.dimensions
-    operations = _operations_on_stacks(arrays, dimension, make)
-    if operations is None or sizes[dimension] * (operations + len(reducer.instructions)) > _MOST_WRITTEN_OUT:
-        return None
-    if not _is_pointwise(reducer, x.operands):
+    if sizes[dimension] * len(reducer.instructions) > _MOST_WRITTEN_OUT or not _is_pointwise(reducer, x.operands):
         return None
     stacks = [_pieces(a, dimension, make) for a in arrays]
     kept = [size for d, size in enumerate(sizes) if d != dimension]
@@ -201,38 +197,11 @@ def _is_pointwise(reducer: Computation, operands: Sequence[Instruction]) -> bool
     return reducer.instructions[-1] is root and all(i.op.pointwise and i.shape.is_array for i in computed)
 
 
-def _operations_on_stacks(arrays: Sequence[Instruction], dimension: int, make: Rewriter) -> int | None:
-    """How many operations on elements stand between stacks and these arrays.
-
-    None where there is no stack, or more operations than are written out.
-    """
-    stack, found, stacks = list(arrays), 0, 0
-    while stack and found <= _MOST_WRITTEN_OUT:
-        node = stack.pop()
-        if _is_stack(node, dimension):
-            stacks += 1
-        elif _is_repeated(node, make):
-            found += 1
-            stack += node.operands
-    return found if stacks and not stack else None
-
-
-def _is_stack(array: Instruction, dimension: int) -> bool:
-    is_along = isinstance(array.op, Concatenate) and array.op.dimension == dimension
-    return is_along and len(array.operands) == array.shape.dimensions[dimension]
-
-
-def _is_repeated(node: Instruction, make: Rewriter) -> bool:
-    """Whether an operation on a stack is written out on its pieces: others that read it may compute it again."""
-    is_alone = make.uses(node) == 1 or not isinstance(node.op, Expensive)
-    return node.op.pointwise and bool(node.operands) and is_alone
-
-
 def _pieces(array: Instruction, dimension: int, make: Rewriter) -> list[Instruction]:
     """The arrays that are stacked along a dimension, without it; empty where they are not known."""
     sizes = list(array.shape.dimensions)
     count = sizes.pop(dimension)
-    if _is_stack(array, dimension):
+    if isinstance(array.op, Concatenate) and array.op.dimension == dimension and len(array.operands) == count:
         return [make.reshape(piece, sizes) for piece in array.operands]
     shape = array.shape.with_dimensions(tuple(sizes))
     # All numbers of a short iota are numbers of a type of 16 bits.
@@ -241,16 +210,8 @@ def _pieces(array: Instruction, dimension: int, make: Rewriter) -> list[Instruct
         if along != dimension:
             return [make.iota(shape, along - (along > dimension))] * count
         return [make.full(number, shape) for number in range(count)]
-    if isinstance(array.op, Broadcast) and dimension not in array.op.dimensions:
-        kept = [d - (d > dimension) for d in array.op.dimensions]
-        return [make.broadcast(array.operands[0], sizes, kept)] * count
-    if not _is_repeated(array, make):
-        return []
-    operands = [_pieces(operand, dimension, make) for operand in array.operands]
-    if not all(operands):
-        return []
-    made = [make.add(array.op, *of_one, shape=shape) for of_one in zip(*operands, strict=True)]
-    return made if made[0].shape.element_type is shape.element_type else []
+    scalar = scalar_source(array)
+    return [] if scalar is None else [make.broadcast(scalar, sizes)] * count
 
 
 def _applied(reducer: Computation, operands: Sequence[Instruction], make: Rewriter) -> list[Instruction]:
