@@ -5,7 +5,7 @@ from hypothesis import given, strategies as st
 from xlakit.data.layout import Layout, Tile
 from xlakit.data.primitive import PrimitiveType as P
 from xlakit.data.shape import TOKEN_SHAPE, ProgramShape, Shape, make_shape, make_tuple_shape
-from xlakit.errors import ShapeError, XlakitError
+from xlakit.errors import ArgumentError, ShapeError, XlakitError
 
 
 @pytest.mark.parametrize("kind", [p for p in P if p.is_array])
@@ -39,6 +39,16 @@ def test_unknown_names_are_refused_with_the_known_ones():
         P.from_name("f31")
     with pytest.raises(XlakitError):
         P.from_dtype("datetime64[s]")
+
+
+@pytest.mark.parametrize("kind", list(P))
+def test_a_type_is_found_by_its_name_in_hlo_unless_the_name_is_another_type_of_numpy(kind):
+    assert P.from_dtype(kind.name) is kind
+    if kind in (P.U1, P.U2, P.U4, P.U8, P.F16):
+        with pytest.raises(ArgumentError, match=f"'{kind.hlo_name}' is {kind.name} in HLO and .* in NumPy"):
+            make_shape(kind.hlo_name)
+    else:
+        assert P.from_dtype(kind.hlo_name) is kind
 
 
 def test_dynamic_dimensions_print_with_their_bound():

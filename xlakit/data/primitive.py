@@ -136,9 +136,10 @@ class PrimitiveType(enum.Enum):
 
     @staticmethod
     def from_dtype(dtype: object) -> PrimitiveType:
-        """The primitive type of a NumPy or ml_dtypes dtype, or of anything that ``np.dtype`` accepts.
+        """The primitive type of a NumPy or ml_dtypes dtype, of anything that ``np.dtype`` accepts, or of an HLO name.
 
-        Raises ArgumentError for a value that is no dtype, UnsupportedError for a dtype without a primitive type.
+        Raises ArgumentError for a value that is neither, or a string that means two types (``u8`` is NumPy's uint64),
+        UnsupportedError for a dtype without a primitive type.
         """
         if isinstance(dtype, PrimitiveType):
             return dtype
@@ -151,9 +152,19 @@ class PrimitiveType(enum.Enum):
             numpy_dtype: np.dtype[np.generic] | None = None if dtype is None else np.dtype(dtype)  # pyright: ignore
         except (TypeError, ValueError):
             numpy_dtype = None
+        named = _by_name().get(dtype.lower()) if isinstance(dtype, str) else None
+        if named is not None:
+            # NumPy's strings, such as U8 with eight characters, are nobody's element type.
+            if numpy_dtype is not None and numpy_dtype.kind not in "SU":
+                raise ArgumentError(
+                    f"{dtype!r} is {named.name} in HLO and {numpy_dtype} in NumPy",
+                    hint=f"write xlakit.{named.name} or np.{numpy_dtype}",
+                )
+            return named
         if numpy_dtype is None:
             raise ArgumentError(
-                f"{dtype!r} is neither a PrimitiveType nor a dtype", hint="give one such as xlakit.F32 or np.float32"
+                f"{dtype!r} is neither a PrimitiveType nor a dtype",
+                hint="give one such as xlakit.F32, np.float32 or 'f32'",
             )
         found = _by_dtype().get(numpy_dtype.newbyteorder("="))
         if found is None:
