@@ -106,3 +106,22 @@ def test_xla_s_own_names_lead_to_ours(name, meant):
     with pytest.raises(AttributeError, match=f"did you mean '{meant}'"):
         getattr(xla, name)
     assert not hasattr(xla, "nothing_like_it")
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "said"),
+    [
+        (xla.Padding, "kSame", "did you mean SAME"),
+        (xla.ComparisonDirection, "kLt", "did you mean LT"),
+        (xla.FftType, "DCT", "it has FFT, IFFT, RFFT, IRFFT"),
+    ],
+)
+def test_names_of_enumerations_in_c_lead_to_the_members(kind, name, said):
+    with pytest.raises(AttributeError, match=said):
+        getattr(kind, name)
+
+
+def test_an_enumeration_that_is_called_as_an_operation_leads_to_the_function():
+    x = xla.parameter(xla.XlaBuilder("called"), 0, xla.make_shape(xla.F32, (2, 3)))
+    with pytest.raises(xla.ArgumentError, match=r"xlakit\.transpose"):
+        xla.Transpose(x, [1, 0])

@@ -135,7 +135,7 @@ def test_window_rules():
     refused("window dilation 0", dilated([1], [1], [0]), *shapes)
     refused("entries", dilated([1, 1], [1], [1]), *shapes)
     refused("integers|type|features", dilated([1], [1], [1]), f32(1, 3, 5), s32(4, 2, 2))
-    refused("unknown padding", lambda x, k: xla.conv(x, k, [1], "FULL"), *shapes)
+    refused("unknown Padding", lambda x, k: xla.conv(x, k, [1], "FULL"), *shapes)
 
 
 def test_dimension_numbers_name_each_dimension_once():

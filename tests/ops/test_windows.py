@@ -182,7 +182,7 @@ def test_select_and_scatter_refuses():
 def test_make_padding_is_by_the_high_end():
     assert xla.make_padding([5, 4, 3], [3, 2, 1], [1, 1, 2], "SAME") == [(1, 1), (0, 1), (0, 0)]
     assert xla.make_padding([5], [3], [2], "VALID") == [(0, 0)]
-    with pytest.raises(xla.ShapeError, match="unknown padding"):
+    with pytest.raises(xla.ShapeError, match="unknown Padding"):
         xla.make_padding([5], [3], [2], "HALF")
 
 

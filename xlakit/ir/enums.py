@@ -6,10 +6,32 @@ import enum
 from functools import cache
 from typing import Any, Self
 
-from xlakit.errors import ShapeError
+from xlakit.errors import ArgumentError, ShapeError
 
 
-class HloEnum(enum.Enum):
+class _Words(enum.EnumType):
+    """The classes of enumerations: what has no member's name is led to the members."""
+
+    def __getattr__(cls, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        if name in cls.__members__:
+            return cls.__members__[name]
+        # XLA's enumerations in C++ have names such as kLt.
+        near = [n for n in cls.__members__ if name.lower() in (n.lower(), f"k{n.lower()}")]
+        more = f"; did you mean {near[0]}?" if near else f"; it has {', '.join(cls.__members__)}"
+        raise AttributeError(f"{cls.__name__} has no member '{name}'{more}")
+
+    def __call__(cls, *args: Any, **named: Any) -> Any:
+        if len(args) > 1 and cls.__members__:
+            raise ArgumentError(
+                f"{cls.__name__} is an enumeration with members {', '.join(cls.__members__)}",
+                hint="operations are functions, with names in lower case, such as xlakit.transpose",
+            )
+        return super().__call__(*args, **named)
+
+
+class HloEnum(enum.Enum, metaclass=_Words):
     """The base of enumerations: a member has the proto's name and number; ``text`` is its spelling in HLO text."""
 
     __hash__ = object.__hash__

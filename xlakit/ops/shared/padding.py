@@ -5,7 +5,6 @@ Source: XLA's document "Operation semantics", sections Pad, Conv, ReduceWindow.
 
 from __future__ import annotations
 
-import enum
 from collections.abc import Sequence
 
 import numpy as np
@@ -13,24 +12,15 @@ import numpy as np
 from xlakit.arguments import converting
 from xlakit.errors import ShapeError
 from xlakit.ir.attributes import PaddingDimension
+from xlakit.ir.enums import HloEnum
 from xlakit.ir.operation import Array
 
 
-class Padding(enum.Enum):
+class Padding(HloEnum):
     """Paddings by name. SAME gives as many placements as elements at stride 1, VALID adds nothing."""
 
     VALID = "VALID"
     SAME = "SAME"
-
-    @staticmethod
-    def of(value: Padding | str) -> Padding:
-        """The member for itself or its name in any case; raises ShapeError."""
-        if isinstance(value, Padding):
-            return value
-        found = Padding.__members__.get(value.upper()) if isinstance(value, str) else None  # pyright: ignore
-        if found is None:
-            raise ShapeError(f"unknown padding {value!r}", hint='give "SAME", "VALID" or pairs (low, high)')
-        return found
 
 
 @converting
