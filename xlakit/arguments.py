@@ -8,6 +8,7 @@ another type is an ArgumentError. So functions need no checks of the Python type
 from __future__ import annotations
 
 import dataclasses
+import enum
 import functools
 import inspect
 import numbers
@@ -20,7 +21,7 @@ from typing import Any, ParamSpec, TypeVar, Union, cast
 import numpy as np
 
 from xlakit.dataclass import dataclass
-from xlakit.errors import ArgumentError
+from xlakit.errors import ArgumentError, meant
 
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
@@ -146,8 +147,18 @@ def _elements(value: object, wanted: str) -> tuple[object, ...]:
             return tuple(cast("Iterable[object]", value))
         except TypeError:  # an array of no dimensions
             pass
-    hint = f"write [{value}]" if isinstance(value, numbers.Number) else ""
-    raise _UnfitError(value, wanted, hint="write [function, ..]" if inspect.isfunction(value) else hint)
+    raise _UnfitError(value, wanted, hint=_as_sequence(value))
+
+
+def _as_sequence(value: object) -> str:
+    """How to write a sequence instead of a value; empty where that is not known."""
+    if isinstance(value, numbers.Number):
+        return f"write [{value}]"
+    if type(value) in _SINGLE:
+        return "write [x], also for a single one"
+    if isinstance(value, Set):
+        return "write a list: a set has no order"
+    return "write [function, ..]" if inspect.isfunction(value) else ""
 
 
 def _inside(kind: _Type, value: object, position: int) -> object:
@@ -242,6 +253,8 @@ def _instance(kind: type) -> _Type:
     article = "an" if kind.__name__[0] in "AEIOUX" else "a"
     one, many = _WORDS.get(kind, (f"{article} {kind.__name__}", f"{kind.__name__}s"))
     how_to_make = _HINTS.get(kind, "")
+    if not how_to_make and issubclass(kind, enum.Enum):
+        how_to_make = f"known: {', '.join(kind.__members__)}"
     if not how_to_make and dataclasses.is_dataclass(kind):
         how_to_make = f"write {kind.__name__}({', '.join(f.name for f in dataclasses.fields(kind) if f.init)})"
     # isinstance of a Protocol is slow, and its answer for a class does not change.
@@ -349,8 +362,14 @@ class Parameters:
         try:
             self._signature.bind(*args, **named)
         except TypeError as error:
-            parameters = ", ".join(name for name in self._signature.parameters if name != "self")
-            raise ArgumentError(str(error), hint=f"the parameters are ({parameters})") from None
+            known = [name for name in self._signature.parameters if name != "self"]
+            rule, hint = str(error), f"the parameters are ({', '.join(known)})"
+            # Where a name is misspelled, bind() may say that the right one is missing.
+            unknown = [name for name in named if name not in known]
+            if unknown and not any(p.kind is p.VAR_KEYWORD for p in self._signature.parameters.values()):
+                rule, near = f"got an unexpected keyword argument '{unknown[0]}'", meant(unknown[0], known)
+                hint = f"{near} {hint}" if near else hint
+            raise ArgumentError(rule, hint=hint) from None
 
     def converted(self, args: Sequence[object], named: Mapping[str, object]) -> tuple[list[Any], dict[str, Any]]:
         """The arguments of a call, converted; raises ArgumentError for their number, a name or a type."""

@@ -230,7 +230,7 @@ OperandLike: TypeAlias = XlaOp | bool | int | float | complex | np.ndarray | np.
 
 _HOW_TO_MAKE = "make one with xlakit.parameter or xlakit.constant"
 name_type(XlaOp, "an XlaOp", "XlaOps", _HOW_TO_MAKE, is_sequence=False)
-name_type(Builder, "an XlaBuilder", "XlaBuilders", "make one with xlakit.XlaBuilder")
+name_type(Builder, "an XlaBuilder", "XlaBuilders", "make one with xlakit.XlaBuilder; it is the first argument")
 _HOW_TO_COMPUTE = "give a function of XlaOps, such as xlakit.add or lambda x, y: x + y"
 name_type(HasComputation, "an XlaComputation", "XlaComputations", _HOW_TO_COMPUTE)
 
