@@ -284,6 +284,34 @@ def test_rows_that_stay_in_view_stay_elements(opened):
         before = numbers[0]
 
 
+def test_rows_are_texts_alone_while_the_scroll_bar_is_dragged(opened):
+    browser = opened(view_module(chain(2000), passes=False))
+    drag = """
+        const done = arguments[0], rows = document.querySelector(".rows.program"), seen = [];
+        const shown = () =>
+            [...document.querySelectorAll(".row")].map((row) => [row.innerText.trim(), row.children.length]);
+        // On a busy machine much time goes by between two frames.
+        const timers = [];
+        window.setTimeout = (after) => timers.push(after);
+        const next = () => {
+            if (seen.length > 2) {
+                timers.at(-1)();
+                return done([...seen, shown()]);
+            }
+            rows.scrollTop += 5000;
+            requestAnimationFrame(() => requestAnimationFrame(() => { seen.push(shown()); next(); }));
+        };
+        next();
+    """
+    first, _, dragged, settled = browser.execute_async_script(drag)
+    # A jump alone, such as that of a key, has whole rows at once.
+    assert all(count > 3 for _, count in [*first, *settled])
+    assert all(count == 0 for _, count in dragged)
+    # What was to be read while the bar was dragged stays.
+    assert len(dragged) >= 20
+    assert {text for text, _ in dragged} <= {text for text, _ in settled}
+
+
 def test_two_programs_are_side_by_side(opened):
     other = STEP.replace(
         "ROOT t = f32[8,8]{1,0} tanh(d)", "e = f32[8,8]{1,0} exponential(d)\n  ROOT t = f32[8,8]{1,0} tanh(e)"

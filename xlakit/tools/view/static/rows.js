@@ -29,12 +29,17 @@ const Dom = {
   },
 };
 
+// Milliseconds without a jump after which the scroll bar counts as released.
+const SETTLED = 120;
+
 class RowList {
-  /** `render(index)` gives the element of a row. */
+  /** `render(index, isBrief)` gives the element of a row; a brief one has its text alone, and is made fast. */
   constructor({ label, role, className, render, keydown }) {
     this.height = 20;
     this.count = 0;
     this.first = 0;
+    this.isBrief = false;
+    this.settling = 0;
     this.render = render;
     this.window = Dom.make("div", { class: "window", role: "presentation" });
     this.space = Dom.make("div", { class: "space", role: "presentation" }, this.window);
@@ -56,7 +61,7 @@ class RowList {
     this.waiting = requestAnimationFrame(() => {
       this.waiting = 0;
       // Sideways, and within a row, there is nothing new to see.
-      if (this.element.isConnected && this.first !== this.firstInView) this.follow();
+      if (this.element.isConnected && this.first !== this.firstInView) this.scrolled();
     });
   }
 
@@ -65,11 +70,33 @@ class RowList {
   }
 
   get firstInView() {
-    return Math.max(0, Math.floor(this.element.scrollTop / this.height) - 10);
+    return Math.max(0, Math.floor(this.element.scrollTop / this.height) - this.margin);
+  }
+
+  /** Rows above and below those in view that are made, too. */
+  get margin() {
+    return this.isBrief ? 0 : 10;
+  }
+
+  /** Rows are brief while the scroll bar is dragged, from page to page with each frame; then they are made as a whole. */
+  scrolled() {
+    const isJump = Math.abs(this.firstInView - this.first) > this.page;
+    if (isJump && this.settling) this.isBrief = true;
+    if (isJump || this.isBrief) {
+      clearTimeout(this.settling);
+      this.settling = setTimeout(() => this.settled(), SETTLED);
+    }
+    this.follow();
+  }
+
+  settled() {
+    this.settling = 0;
+    if (this.isBrief) this.refresh();
   }
 
   /** Make the rows in view. */
   refresh() {
+    this.isBrief = false;
     this.window.replaceChildren();
     this.follow();
   }
@@ -80,9 +107,9 @@ class RowList {
     const before = this.first;
     const end = before + children.length;
     const first = (this.first = this.firstInView);
-    const last = Math.min(this.count, first + this.page + 22);
+    const last = Math.min(this.count, first + this.page + 2 + 2 * this.margin);
     this.window.style.top = `${first * this.height}px`;
-    const made = (from, to) => Array.from({ length: Math.max(0, to - from) }, (_, at) => this.render(from + at));
+    const made = (from, to) => Array.from({ length: Math.max(0, to - from) }, (_, at) => this.render(from + at, this.isBrief));
     if (last <= before || first >= end) {
       this.window.replaceChildren(...made(first, last));
       return;

@@ -1,11 +1,12 @@
 // The program as rows, and two steps side by side.
 "use strict";
 
+const MOST_SHOWN = 2000;
+
 /** A line as spans; `differs` says which pieces are to be marked. Very long pieces are cut: the details have all. */
 function spansOf(program, line, differs = () => false) {
-  const most = 2000;
   return program.pieces(line).map(([kind, text], at) => {
-    const shown = text.length > most ? `${text.slice(0, most)}…` : text;
+    const shown = text.length > MOST_SHOWN ? `${text.slice(0, MOST_SHOWN)}…` : text;
     const name = `${kind}${differs(at) ? " word-changed" : ""}`.trim();
     return name ? Dom.make("span", { class: name }, shown) : shown;
   });
@@ -17,7 +18,7 @@ class ProgramView {
     this.app = app;
     this.toggled = new Map();
     this.rows = [];
-    this.list = new RowList({ label: "Instructions", role: "tree", className: "program", render: (index) => this.row(index) });
+    this.list = new RowList({ label: "Instructions", role: "tree", className: "program", render: (...of) => this.row(...of) });
     this.list.element.addEventListener("click", (event) => this.click(event));
     this.element = [this.list.element];
   }
@@ -57,13 +58,14 @@ class ProgramView {
     this.list.element.setAttribute("aria-activedescendant", id);
   }
 
-  row(index) {
+  row(index, isBrief) {
     const row = this.rows[index];
-    const { program, state } = this.app;
+    const { program } = this.app;
     const isHeader = row.position === Model.HEADER;
     const kind = isHeader ? "" : this.kindOf(row);
     const classes = ["row", kind, isHeader ? "header" : "", index === this.chosen ? "selected" : ""];
     if (this.matches.has(`${row.c} ${row.position}`)) classes.push("match");
+    if (isBrief) return this.briefRow(row, { class: classes.filter(Boolean).join(" "), role: "treeitem", "data-index": index });
     const twisty = row.isOpen === undefined ? " " : row.isOpen ? "▾" : "▸";
     const mark = { added: "+", changed: "~", removed: "−", moved: "↕" }[kind] || " ";
     return Dom.make(
@@ -85,6 +87,13 @@ class ProgramView {
     );
   }
 
+  /** The text where it stands in a whole row, behind its costs, mark and twisty. */
+  briefRow(row, attributes) {
+    const before = " ".repeat((this.app.costs[this.app.state.color] ? 11 : 0) + 4 + 2 * row.depth);
+    const text = row.position === Model.HEADER ? this.header(row) : this.texts(row, true);
+    return Dom.make("div", attributes, before + text);
+  }
+
   /** How an instruction differs from the step before, or from the other of two programs. */
   kindOf(row) {
     const { program, state } = this.app;
@@ -93,9 +102,10 @@ class ProgramView {
     return kind === "same" ? "" : kind || "";
   }
 
-  texts(row) {
-    const isRoot = this.app.program.rootOf(row.c) === row.position;
-    return [isRoot ? "ROOT " : "", ...spansOf(this.app.program, row.line)];
+  texts(row, isBrief) {
+    const { program } = this.app;
+    const root = program.rootOf(row.c) === row.position ? "ROOT " : "";
+    return isBrief ? root + program.text(row.line).slice(0, MOST_SHOWN) : [root, ...spansOf(program, row.line)];
   }
 
   header(row) {
@@ -185,7 +195,7 @@ class ChangesView {
     this.app = app;
     this.before = undefined;
     this.opened = new Set();
-    this.list = new RowList({ label: "Changes", role: "table", className: "sides", render: (index) => this.row(index) });
+    this.list = new RowList({ label: "Changes", role: "table", className: "sides", render: (...of) => this.row(...of) });
     this.list.element.addEventListener("click", (event) => this.click(event));
     this.select = Dom.make("select", { id: "before" });
     this.select.addEventListener("change", () => {
@@ -246,7 +256,7 @@ class ChangesView {
     return [` The ${later < 0 ? "last" : "next"} step that changes lines is `, go, "."];
   }
 
-  row(index) {
+  row(index, isBrief) {
     const { program } = this.app;
     const row = this.rows[index];
     const attributes = { class: "row", role: "row", "data-index": index };
@@ -260,15 +270,16 @@ class ChangesView {
       const name = (c) => Dom.make("span", { class: "side", role: "cell" }, c < 0 ? "" : `${program.computationName(c)}${about}`);
       return Dom.make("div", { ...attributes, class: "row header" }, name(row.a), name(row.b));
     }
-    return Dom.make("div", attributes, this.side(row, "left", "right"), this.side(row, "right", "left"));
+    return Dom.make("div", attributes, this.side(row, "left", "right", isBrief), this.side(row, "right", "left", isBrief));
   }
 
-  side(row, own, other) {
+  side(row, own, other, isBrief) {
     const { program } = this.app;
     const line = row[own];
     if (line < 0) return Dom.make("span", { class: "side", role: "cell" });
     const alone = own === "left" ? "removed" : "added";
     const kind = { same: "", replaced: alone }[row.kind] ?? row.kind;
+    if (isBrief) return Dom.make("span", { class: `side ${kind}`, role: "cell" }, program.text(line).slice(0, MOST_SHOWN));
     const pieces = row.kind === "changed" ? program.pieces(row[other]).map((piece) => piece[1]) : null;
     const differs = pieces ? (at) => program.pieces(line)[at][1] !== pieces[at] : undefined;
     const attributes = { class: `side ${kind}`, role: "cell", "data-line": line, "data-side": own, title: row.what || undefined };
