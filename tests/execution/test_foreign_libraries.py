@@ -205,3 +205,10 @@ def test_positions_and_largest_elements_of_neuron(axis):
 def test_calls_of_neuron_that_do_not_fit(shapes, name, config, problem):
     with pytest.raises(ShapeError, match=problem):
         xlakit.compile(xlakit.HloModule.from_text(neuron("f32", shapes, name, config)))
+
+
+def test_a_call_of_neuron_whose_operands_are_not_public_says_so():
+    module = xlakit.HloModule.from_text(neuron("f32", ["4", "4"], "SiluBackward"))
+    with pytest.raises(xlakit.UnsupportedError, match="AwsNeuronSiluBackward") as error:
+        xlakit.compile(module)
+    assert "is not public" in error.value.hint
