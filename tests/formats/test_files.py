@@ -5,6 +5,7 @@ import stat
 
 import pytest
 
+from xlakit.formats import files
 from xlakit.formats.files import whole_file, write_whole
 
 
@@ -62,3 +63,21 @@ def test_other_names_of_a_file_keep_what_is_written(tmp_path):
     with (tmp_path / "out").open("wb") as out:
         write_whole(f"/proc/self/fd/{out.fileno()}", "it")
         assert os.fstat(out.fileno()).st_size == 2
+
+
+def test_what_a_killed_process_has_left_is_removed(tmp_path):
+    left, new, other = tmp_path / ".xlakit-0", tmp_path / ".xlakit-1", tmp_path / ".other"
+    for path in (left, new, other):
+        path.write_text("half")
+    for path in (left, other):
+        os.utime(path, (0, 0))
+    with whole_file(tmp_path / "a"):
+        assert not left.exists()
+        assert new.exists()
+        assert other.exists()
+        (written,) = set(tmp_path.glob(".xlakit-*")) - {new}
+        # A writer that takes long, as another process sees it.
+        os.utime(written, (0, 0))
+        files._cleaned.clear()
+        write_whole(tmp_path / "b", "")
+        assert written.exists()

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import stat
+import time
 from collections.abc import Generator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Final
 
 _PREFIX: Final = ".xlakit-"
+# Seconds after which a file that no process has locked is not one that is about to be locked.
+_OLD: Final = 60
+_cleaned: set[Path] = set()
 
 
 def write_whole(path: str | Path, data: str | bytes) -> None:
@@ -23,7 +28,7 @@ def whole_file(path: str | Path) -> Generator[IO[bytes]]:
     """A file that takes the place of the one at ``path`` when all is written; before, or on an error, that stays.
 
     What is no regular file, such as a pipe, and what cannot be replaced is written itself. An OSError of the file has
-    its path.
+    its path. A process that is killed leaves ``.xlakit-*`` beside it, which the next one that writes there removes.
     """
     try:
         with _replacing(Path(path).resolve()) if _is_replaced(Path(path)) else open(path, "wb") as file:
@@ -51,9 +56,13 @@ def _is_replaced(path: Path) -> bool:
 
 @contextmanager
 def _replacing(target: Path) -> Generator[IO[bytes]]:
+    _clean(target.parent)
     beside = target.with_name(f"{_PREFIX}{os.urandom(8).hex()}")
     try:
         with beside.open("xb") as file:
+            # Until the process ends; some file systems have no locks.
+            with suppress(OSError):
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             if target.exists():
                 os.fchmod(file.fileno(), stat.S_IMODE(target.stat().st_mode))
             yield file
@@ -62,3 +71,17 @@ def _replacing(target: Path) -> Generator[IO[bytes]]:
         with suppress(FileNotFoundError):
             beside.unlink()
         raise
+
+
+def _clean(folder: Path) -> None:
+    """Remove what killed processes have left in a folder, once for each."""
+    if folder in _cleaned:
+        return
+    _cleaned.add(folder)
+    for left in folder.glob(f"{_PREFIX}*"):
+        # Another process may remove it, or still write it: then it is locked.
+        with suppress(OSError):
+            if time.time() - left.stat().st_mtime > _OLD:
+                with left.open("rb") as file:
+                    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    left.unlink()
