@@ -1,5 +1,6 @@
 """The command line's streams: what is closed, has few letters, or is interrupted."""
 
+import contextlib
 import io
 import os
 import re
@@ -48,6 +49,50 @@ def test_terminals_without_the_letters_of_a_program_get_escapes(tmp_path, monkey
         monkeypatch.setattr("sys.stdout", terminal)
         assert cli.main(["run", str(path), options]) == 0
         assert "grö\\u2192ße.py".encode("latin-1") in terminal.buffer.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("verb", "begin"),
+    [
+        (["run"], b"PK"),
+        (["convert", "--to", "text"], b"HloModule"),
+        (["convert", "--to", "proto"], b"\n"),
+        (["opt"], b"HloModule"),
+        (["view", "--no-passes"], b"<!doctype"),
+        (["reduce", "--test", "true"], b"HloModule"),
+    ],
+)
+def test_a_dash_is_standard_output(add_file, tmp_path, monkeypatch, verb, begin):
+    monkeypatch.chdir(tmp_path)
+    before = set(tmp_path.iterdir())
+    stream = io.TextIOWrapper(io.BytesIO(), encoding="utf-8")
+    monkeypatch.setattr("sys.stdout", stream)
+    assert cli.main([*verb, add_file, "-o", "-"]) == 0
+    stream.flush()
+    assert stream.buffer.getvalue().startswith(begin)
+    assert set(tmp_path.iterdir()) == before
+
+
+@pytest.mark.parametrize(
+    ("verb", "says"),
+    [
+        (["run"], "is a terminal"),
+        (["convert", "--to", "proto"], "is a terminal"),
+        (["run", "--json"], "both write to standard output"),
+        (["view", "--json"], "both write to standard output"),
+        (["reduce", "--test", "true", "--input", "x.npz"], "no place for the arguments"),
+        (["bisect", "--crash", "--reduce"], "has the report"),
+        (["extract", "--instruction", "x"], "name a folder"),
+    ],
+)
+def test_what_is_no_output_for_a_dash_is_refused(add_file, tmp_path, monkeypatch, capsys, verb, says):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    with contextlib.suppress(SystemExit):
+        assert cli.main([*verb, add_file, "-o", "-"]) == 2
+    shown = capsys.readouterr()
+    assert says in shown.out + shown.err
+    assert not (tmp_path / "-").exists()
 
 
 class _SlowEnd:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import zlib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Final
+from typing import IO, Final
 from zipfile import BadZipFile
 
 import numpy as np
@@ -19,13 +19,15 @@ _ADDED: Final = 2
 
 
 def write_arrays(path: Path, arrays: Mapping[str, Array]) -> None:
-    """Write arrays into an ``.npz`` file, by name. Raises OSError where it cannot be written.
-
-    NumPy itself writes f8e5m2 under a name that it cannot read.
-    """
+    """Write arrays into an ``.npz`` file, by name. Raises OSError where it cannot be written."""
     # Opened here, since savez puts .npz behind a path that does not end so.
     with whole_file(path) as file:
-        np.savez(file, **{name: _as_known(array) for name, array in arrays.items()})  # pyright: ignore[reportArgumentType]
+        write_npz(file, arrays)
+
+
+def write_npz(file: IO[bytes], arrays: Mapping[str, Array]) -> None:
+    """Write arrays in the format of an ``.npz`` file; NumPy itself writes f8e5m2 under a name that it cannot read."""
+    np.savez(file, **{name: _as_known(array) for name, array in arrays.items()})  # pyright: ignore[reportArgumentType]
 
 
 def _as_known(array: Array) -> Array:

@@ -194,6 +194,38 @@ def write(text: str) -> None:
     open_stream(sys.stdout, "standard output").write(text)
 
 
+def write_bytes(data: bytes) -> None:
+    """Write bytes to standard output, behind the text that is written already. Raises OSError where it is closed."""
+    stream = open_stream(sys.stdout, "standard output")
+    stream.flush()
+    stream.buffer.write(data)
+
+
+def check_binary_output() -> None:
+    """Raise ArgumentError where standard output is a terminal, which would take bytes for commands."""
+    if open_stream(sys.stdout, "standard output").isatty():
+        raise ArgumentError(
+            "the output is binary, and standard output is a terminal",
+            hint="name a file with --output, or send it to a file or a pipe",
+        )
+
+
+def is_streamed(options: argparse.Namespace, programs: Sequence[Program], *, is_binary: bool = False) -> bool:
+    """Whether ``-o -`` asks for the output on standard output.
+
+    Raises ArgumentError where nothing else may be written there, or it takes no bytes.
+    """
+    if options.output != "-":
+        return False
+    if options.json:
+        raise ArgumentError("--output - and --json both write to standard output", hint="name a file, or leave out one")
+    if not programs[0].is_alone:
+        raise ArgumentError("--output - is for one program, and there are several", hint="name a folder for them")
+    if is_binary:
+        check_binary_output()
+    return True
+
+
 def write_record(record: object) -> None:
     """Write an object as a line of JSON, which has no NaN and no infinities: texts stand for them."""
     write(json.dumps(_finite(record), allow_nan=False) + "\n")

@@ -28,6 +28,8 @@ def add(commands: Commands) -> None:
 def _run(options: argparse.Namespace) -> int:
     if options.output and not options.reduce:
         options.fail("--output is where --reduce writes the smaller program, and that is not given")
+    if options.output == "-":
+        options.fail("--output - is standard output, which has the report: name a file, or use xlakit reduce")
     from xlakit.tools.bisect import bisect_module
     from xlakit.tools.shards import with_partitions
 

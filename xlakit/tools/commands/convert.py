@@ -5,18 +5,16 @@ from __future__ import annotations
 import argparse
 import base64
 import json
-import sys
 from typing import Any, Final
 
 from xlakit.errors import ArgumentError
 from xlakit.formats.files import write_whole
-from xlakit.tools.commands.batch import Program, add_batch, programs_of, run_batch
+from xlakit.tools.commands.batch import Program, add_batch, check_binary_output, programs_of, run_batch, write_bytes
 from xlakit.tools.commands.shared import (
     Commands,
     add_command,
     add_text_options,
     load,
-    open_stream,
     text_options,
 )
 
@@ -39,8 +37,12 @@ _SUFFIXES: Final = {"text": ".hlo", "proto": ".pb", "json": ".hlo.json"}
 
 
 def _run(options: argparse.Namespace) -> int:
+    options.output = None if options.output == "-" else options.output
     if options.to != "text" and not (options.output or options.json or programs_of(options.files)[0].is_alone):
         raise ArgumentError(f"--to {options.to} of several programs needs a folder", hint="name it with --output")
+
+    if options.to == "proto" and not (options.output or options.json):
+        check_binary_output()
 
     def work(program: Program) -> tuple[int, dict[str, Any]]:
         data = _converted(program.path, options)
@@ -49,9 +51,7 @@ def _run(options: argparse.Namespace) -> int:
             write_whole(path, data)
             return 0, {"output": str(path), "bytes": len(data)}
         if not options.json:
-            stream = open_stream(sys.stdout, "standard output")
-            stream.flush()
-            stream.buffer.write(data)
+            write_bytes(data)
             return 0, {}
         return 0, {options.to: _as_json(data, options.to)}
 

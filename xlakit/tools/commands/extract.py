@@ -64,6 +64,10 @@ def _run(options: argparse.Namespace) -> int:
     from xlakit.tools.reduce.extract import extract_file
     from xlakit.tools.shards import with_partitions
 
+    if options.output == "-":
+        raise ArgumentError(
+            "a part is a folder, and - is standard output", hint="name a folder; ./- is one that is called -"
+        )
     if options.depth is not None and options.instruction is None:
         raise ArgumentError("--depth is for --instruction", hint="give --instruction NAME with it")
 

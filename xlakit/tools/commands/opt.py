@@ -46,6 +46,7 @@ def add(commands: Commands) -> None:
 
 def _run(options: argparse.Namespace) -> int:
     run_loaded(options)
+    options.output = None if options.output == "-" else options.output
     from xlakit.tools import opt
 
     if options.list_passes:

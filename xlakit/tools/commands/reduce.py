@@ -8,7 +8,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from xlakit.formats.files import write_whole
-from xlakit.tools.commands.batch import Program, add_batch, is_folder, own_name, programs_of, run_batch, write
+from xlakit.tools.commands.batch import (
+    Program,
+    add_batch,
+    is_folder,
+    is_streamed,
+    own_name,
+    programs_of,
+    run_batch,
+    write,
+)
 from xlakit.tools.commands.oracle import add_oracle, limits_of, oracle_of
 from xlakit.tools.commands.shared import Commands, add_command, add_filling, load_filled, print_error_line, seconds
 
@@ -36,8 +45,11 @@ def add(commands: Commands) -> None:
 
 
 def _run(options: argparse.Namespace) -> int:
-    first = programs_of(options.files)[0]
-    if options.output and not first.is_alone and not is_folder(first.path):
+    programs = programs_of(options.files)
+    first = programs[0]
+    if is_streamed(options, programs) and options.input is not None:
+        options.fail("--output - has no place for the arguments of the result: name a file")
+    if options.output not in (None, "-") and not first.is_alone and not is_folder(first.path):
         options.fail("--output is one file, and there are several programs")
     return run_batch(options, lambda program: (0, reduce_file(program, options)))
 
@@ -52,9 +64,11 @@ def reduce_file(program: Program, options: argparse.Namespace) -> dict[str, Any]
     path = program.path
     module = with_partitions(load_filled(path, options))
     oracle = oracle_of(options, module)
-    output = program.output(options.output, ".hlo") if options.output else _beside(path)
+    is_stream = options.output == "-"
+    output = program.output(options.output, ".hlo") if options.output and not is_stream else _beside(path)
     # Checked first, as the search may take hours.
-    check_writable(output)
+    if not is_stream:
+        check_writable(output)
     progress = Progress()
     try:
         reduction = reduce_module(
@@ -69,18 +83,28 @@ def reduce_file(program: Program, options: argparse.Namespace) -> dict[str, Any]
         )
     except KeyboardInterrupt:
         if progress.best is not None:
-            write_whole(output, progress.best.to_text())
-            print_error_line(f"the best program so far is in {output}")
+            _save(output, progress.best, options)
+            print_error_line(f"the best program so far is in {'standard output' if is_stream else output}")
         raise
     finally:
         progress.end()
-    write_whole(output, reduction.module.to_text())
+    _save(output, reduction.module, options)
     arguments = None if isinstance(oracle, ExternalTest) else getattr(oracle, "arguments", None)
     if arguments is not None and arguments.given:
         arguments.save(output.with_suffix(".npz"), reduction.module.entry.program_shape)
-    if not options.json:
-        write(f"{output}: {reduction}\nit does {oracle.claim}: {reduction.seen}\n")
+    summary = f"{reduction}\nit does {oracle.claim}: {reduction.seen}"
+    if is_stream:
+        print_error_line(summary)
+    elif not options.json:
+        write(f"{output}: {summary}\n")
     return {"output": str(output), **reduction.as_dict()}
+
+
+def _save(output: Path, module: HloModule, options: argparse.Namespace) -> None:
+    if options.output == "-":
+        write(module.to_text())
+    else:
+        write_whole(output, module.to_text())
 
 
 def _beside(path: str) -> Path:

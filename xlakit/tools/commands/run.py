@@ -3,13 +3,23 @@
 from __future__ import annotations
 
 import argparse
+import io
 import statistics
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from xlakit.errors import ArgumentError, Location, XlakitError
-from xlakit.tools.commands.batch import Program, add_batch, failed, programs_of, run_batch, write
+from xlakit.tools.commands.batch import (
+    Program,
+    add_batch,
+    failed,
+    is_streamed,
+    programs_of,
+    run_batch,
+    write,
+    write_bytes,
+)
 from xlakit.tools.commands.shared import (
     BackendName,
     Commands,
@@ -133,6 +143,7 @@ def _run(options: argparse.Namespace) -> int:
     wants_report = _wants_report(options)
     if options.profile_output is not None and not programs_of(options.files)[0].is_alone:
         raise ArgumentError("--profile-output is one file, and there are several programs", hint="run them apart")
+    is_streamed(options, programs_of(options.files), is_binary=True)
     run_loaded(options)
     check_backend(options.backend)
 
@@ -190,9 +201,12 @@ def _executed(
     """Run a program and write its results, and the outcome of ``--compare``; gives exit status and JSON."""
     from xlakit.child_process import Limits
     from xlakit.data.text_table import duration
+    from xlakit.formats.npz import write_npz
+    from xlakit.tools.inputs import flatten
     from xlakit.tools.run import ComparedWith, format_run, run
 
-    output = None if options.output is None else str(program.output(options.output, ".npz"))
+    is_stream = options.output == "-"
+    output = None if options.output is None or is_stream else str(program.output(options.output, ".npz"))
     compared_with = None
     if options.compare is not None:
         recorded = _recorded(program.path, module) if options.compare == "snapshot" else None
@@ -210,8 +224,14 @@ def _executed(
     status = 0 if result.agrees else 1
     if options.json:
         return status, result.as_dict() | ({} if output is None else {"output": output})
-    text = format_run(result, is_saved=output is not None)
-    if text:
+    text = format_run(result, is_saved=options.output is not None)
+    if is_stream:
+        file = io.BytesIO()
+        write_npz(file, flatten(result.result))
+        write_bytes(file.getvalue())
+    if text and is_stream:
+        print_error_line(text)
+    elif text:
         write(text + "\n")
     if len(result.seconds) > 1:
         print_error_line(f"median of {len(result.seconds)} runs: {duration(statistics.median(result.seconds) * 1e9)}")

@@ -12,10 +12,12 @@ from xlakit.tools.commands.batch import (
     Program,
     add_json,
     is_folder,
+    is_streamed,
     pairs_of,
     programs_of,
     run_each,
     write,
+    write_bytes,
 )
 from xlakit.tools.commands.shared import (
     Commands,
@@ -94,7 +96,9 @@ def _run(options: argparse.Namespace) -> int:
     from xlakit.passes.pipeline import check_choice
 
     check_choice(names_in(options.disable), options.until)
-    return run_each(options, _compared_programs(options), lambda program, other: _page(program, other, options))
+    programs = _compared_programs(options)
+    is_streamed(options, [program for program, _ in programs])
+    return run_each(options, programs, lambda program, other: _page(program, other, options))
 
 
 def _compared_programs(options: argparse.Namespace) -> list[tuple[Program, str | None]]:
@@ -108,6 +112,9 @@ def _compared_programs(options: argparse.Namespace) -> list[tuple[Program, str |
 def _page(program: Program, other: str | None, options: argparse.Namespace) -> tuple[int, dict[str, Any]]:
     """Write the page of a program, or of two."""
     view = _view(program.path, other, options)
+    if options.output == "-":
+        write_bytes(view.html.encode(errors="backslashreplace"))
+        return 0, {}
     path = program.output(options.output, ".html") if options.output else Path(_beside(program.path, other))
     view.save(path)
     size = path.stat().st_size
