@@ -125,7 +125,7 @@ def load(key: str) -> Entry | None:
         _warn(f"{path} cannot be read: {error.strerror}")
         return None
     try:
-        return _unpack(data, key)
+        return unpacked(data, key)
     except FormatError as error:
         _remove_damaged(path, error.rule)
         return None
@@ -137,7 +137,7 @@ def save(key: str, entry: Entry) -> None:
     folder, limit = directory() if is_enabled() else None, size_limit()
     if folder is None:
         return
-    data = _pack(entry, key)
+    data = packed(entry, key)
     if len(data) > limit:
         return
     try:
@@ -289,7 +289,8 @@ def _warn(message: str) -> None:
 # -- the format ------------------------------------------------------------------------------------
 
 
-def _pack(entry: Entry, key: str) -> bytes:
+def packed(entry: Entry, key: str) -> bytes:
+    """The bytes of the file of an entry."""
     sections: list[list[Any]] = []
     offset = 0
     for name, data in entry.sections.items():
@@ -303,7 +304,8 @@ def _pack(entry: Entry, key: str) -> bytes:
     return _MAGIC + hashlib.sha256(body).digest() + body
 
 
-def _unpack(data: bytes, key: str) -> Entry:
+def unpacked(data: bytes, key: str) -> Entry:
+    """The entry in the bytes of a file. Raises FormatError if they hold none, or that of another key."""
     if len(data) < _FIXED.size:
         raise FormatError("it is cut short")
     magic, digest, length = _FIXED.unpack_from(data)

@@ -112,7 +112,7 @@ def _kept_or_asked() -> tuple[str, str]:
     found = None if kept is None else kept.known()
     if found is None:
         found = _asked()
-        kept = kept or _new_identification()
+        kept = kept or new_identification()
         if kept is not None:
             kept.keep(*found)
     return found
@@ -125,7 +125,8 @@ def _asked() -> tuple[str, str]:
     return llvm.host()
 
 
-def _new_identification() -> Identification | None:
+def new_identification() -> Identification | None:
+    """The identification of processors by code that is compiled now; None where no image of it can be made."""
     from xlakit.machine_code import llvm
     from xlakit.machine_code.elf import image_of
 
@@ -159,6 +160,12 @@ def levels() -> list[str]:
 
 def _levels_of(own: Processor) -> list[str]:
     return [name for name, (_, features) in _LEVELS.items() if all(map(own.has, features))]
+
+
+def lowest_level() -> str:
+    """The level whose code all machines of this instruction set run; "" for an instruction set without levels."""
+    name = platform.machine().lower()
+    return "x86-64" if name in ("x86_64", "amd64") else "armv8-a" if name in ("aarch64", "arm64") else ""
 
 
 def processor() -> Processor:

@@ -59,8 +59,8 @@ def test_the_words_tell_of_the_features_that_linux_lists(asked):
 
 def test_a_kept_entry_of_no_use_is_replaced(asked):
     said = target._kept_or_asked()
-    entry = compile_cache.load(identification._key())
-    compile_cache.save(identification._key(), compile_cache.Entry(entry.fields, {"image": b"no image"}))
+    entry = compile_cache.load(identification.key())
+    compile_cache.save(identification.key(), compile_cache.Entry(entry.fields, {"image": b"no image"}))
     with pytest.warns(compile_cache.CacheWarning, match="tells of no processors"):
         assert target._kept_or_asked() == said
     assert Identification.kept().known() == said

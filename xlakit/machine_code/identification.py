@@ -16,6 +16,7 @@ import llvmlite
 
 from xlakit import compile_cache
 from xlakit.errors import ExecutionError, FormatError
+from xlakit.machine_code import ready_made
 from xlakit.machine_code.image import Image, MappedImage
 
 # The registers that the instruction cpuid gives for a leaf and a part of it, and the states that the system saves.
@@ -55,7 +56,8 @@ _SAVES_STATES: Final = 1 << 27
 _FORMAT: Final = 1
 
 
-def _key() -> str:
+def key() -> str:
+    """The key of its entry in the compile cache."""
     return f"processor-{llvmlite.__version__}-{_FORMAT}"
 
 
@@ -77,13 +79,13 @@ class Identification:
     @staticmethod
     def kept() -> Identification | None:
         """The identification in the compile cache; None if there is none."""
-        entry = compile_cache.load(_key())
+        entry = compile_cache.load(key()) or ready_made.load(key())
         if entry is None:
             return None
         try:
             return Identification(bytes(entry.sections["image"]), dict(entry.fields["known"]))
         except (KeyError, ValueError, FormatError) as error:
-            compile_cache.discard(_key(), f"it tells of no processors: {error}")
+            compile_cache.discard(key(), f"it tells of no processors: {error}")
         except ExecutionError:
             # LLVM reports the failure, if it is needed.
             return None
@@ -99,8 +101,13 @@ class Identification:
 
     def keep(self, name: str, features: str) -> None:
         """Keep LLVM's name and features of this processor."""
-        known = {**self._known, self._words: [name, features]}
-        compile_cache.save(_key(), compile_cache.Entry({"known": known}, {"image": self._image}))
+        self._known[self._words] = [name, features]
+        compile_cache.save(key(), self.entry)
+
+    @property
+    def entry(self) -> compile_cache.Entry:
+        """What the compile cache has of it."""
+        return compile_cache.Entry({"known": self._known}, {"image": self._image})
 
 
 def _imports_nothing(symbol: str) -> int:

@@ -23,6 +23,7 @@ import ml_dtypes
 import numpy as np
 
 from xlakit import compile_cache, machine, options, target
+from xlakit.machine_code import ready_made
 
 if TYPE_CHECKING:
     from xlakit.ir.instruction import HloModule
@@ -87,7 +88,7 @@ def program_key(
 
 
 def runtime_key(variant: str) -> str | None:
-    """The key of a variant of the runtime's machine code; None where nothing can be cached."""
+    """The key of machine code that programs share, for the processor; None where nothing can be cached."""
     compiler = _of_compiler()
     if compiler is None:
         return None
@@ -95,18 +96,27 @@ def runtime_key(variant: str) -> str | None:
 
 
 def process_code(variant: str, make: Callable[[], compile_cache.Entry]) -> compile_cache.Entry:
-    """Machine code that serves the whole process, such as the runtime: from the compile cache, or made and kept there.
+    """Machine code that serves the whole process, such as the runtime: from the compile cache, or kept there after it.
 
-    The options in force do not matter, except for the CPU, because there is one such code in a process.
+    It comes with the package, or is compiled by ``make``, for the lowest level of the instruction set whatever options
+    are in force: there is one such code in a process, and it is for any processor.
     """
-    with options.compiling(options.DEFAULT, cpu=options.current().cpu):
-        key = runtime_key(variant) if compile_cache.is_enabled() else None
+    with options.compiling(options.DEFAULT, cpu=target.lowest_level()):
+        key = _process_key(variant) if compile_cache.is_enabled() else None
         entry = None if key is None else compile_cache.load(key)
         if entry is None:
-            entry = make()
+            entry = ready_made.load(variant) or make()
             if key is not None:
                 compile_cache.save(key, entry)
         return entry
+
+
+def _process_key(variant: str) -> str | None:
+    """The key of machine code that serves the whole process; where it is for any processor, none is asked for."""
+    compiler = _of_compiler() if target.lowest_level() else None
+    if compiler is None:
+        return runtime_key(variant)
+    return "runtime-" + hashlib.sha256(compiler + f"{target.lowest_level()} {variant}".encode()).hexdigest()[:40]
 
 
 def source_key(form: str, versions: Collection[str], parts: Sequence[bytes]) -> str | None:

@@ -162,7 +162,13 @@ def runtime_symbols() -> dict[str, int]:
     return dict(runtime().symbols)
 
 
-def _machine_code() -> Entry:
+def runtime_variant() -> str:
+    """What there is of the runtime in this process."""
+    return "" if api_symbols() is None else "python"
+
+
+def compiled_runtime() -> Entry:
+    """The runtime's machine code, compiled now."""
     # Imported here: a cached runtime does not need the code that writes it.
     from xlakit.cpu.runtime.text import runtime_text
 
@@ -172,7 +178,7 @@ def _machine_code() -> Entry:
 def _load() -> Runtime:
     if os.name != "posix":
         raise UnsupportedError(f"the native runtime needs POSIX threads, which {sys.platform} does not have")
-    entry = process_code("" if api_symbols() is None else "python", _machine_code)
+    entry = process_code(runtime_variant(), compiled_runtime)
     loaded = Runtime(bytes(entry.sections["object"]))
     os.register_at_fork(
         before=loaded.before_fork,

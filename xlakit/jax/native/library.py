@@ -20,7 +20,6 @@ _FOR_PYTHON: Final = (
     "make_error", "event_start", "queue_start", "take_dead", "make_bytes", "destroy_bytes", "set_queue_mode", "way_of",
     "queue_weight", "cancel_queue", *_FORK,
 )  # fmt: skip
-_VARIANT: Final = "jax"
 
 # Takes the address of a structure, or a status; gives the address of an error, or 0.
 OfPython = Callable[[int], int]
@@ -35,7 +34,7 @@ class Native:
 
     def __init__(self, of_python: Mapping[str, OfPython], failure: OfPython) -> None:
         slots = tuple(of_python)
-        code = process_code(f"{_VARIANT} {slots}", lambda: _machine_code(slots))
+        code = process_code(variant_of(slots), lambda: compiled_functions(slots))
         names: list[str] = code.fields["slots"]
         found = runtime_symbols()
         symbols = {name: found[name] for name in code.fields["runtime"]}
@@ -84,8 +83,13 @@ class Native:
         return address
 
 
-def _machine_code(of_python: tuple[str, ...]) -> Entry:
-    """The object file, and the names of the functions that it has and of those that it imports."""
+def variant_of(of_python: tuple[str, ...]) -> str:
+    """The name of the machine code beside which these functions of the interface are written in Python."""
+    return f"jax {of_python}"
+
+
+def compiled_functions(of_python: tuple[str, ...]) -> Entry:
+    """The machine code, and the names of the functions that it has and of those that it imports."""
     # Imported here: the code generator is not needed if the machine code is in the cache.
     from xlakit.cpu.llvm import engine
     from xlakit.jax.native.text import PYTHON, RUNTIME, slots_text
