@@ -36,7 +36,7 @@ _NETS = ("compiled", "specials")
 # Debian's packages, whose dependencies bring the libraries that Python is linked with; wheels bring their own.
 _PACKAGES = ("python3.11", "libgomp1", "libstdc++6")
 _WHEELS = ("numpy>=2.1", "ml_dtypes>=0.5.3", "protobuf>=5.26", "scipy>=1.14", "llvmlite>=0.50")
-_FOR_TESTS = ("pytest>=8.3", "mpmath>=1.3", "hypothesis>=6.100")
+_FOR_TESTS = ("pytest>=8.3", "mpmath>=1.3")
 _PLATFORMS = ("manylinux_2_28_aarch64", "manylinux_2_27_aarch64", "manylinux_2_17_aarch64", "manylinux2014_aarch64")
 _TREE = Path(__file__).parents[1]
 

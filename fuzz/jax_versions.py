@@ -24,7 +24,7 @@ from xlakit.data.text_table import aligned
 from xlakit.jax.versions import VERSIONS
 
 _ROOT = Path(__file__).parents[1]
-_NEEDED = ("numpy", "ml_dtypes", "protobuf", "scipy", "llvmlite", "pytest", "hypothesis")
+_NEEDED = ("numpy", "ml_dtypes", "protobuf", "scipy", "llvmlite", "pytest")
 _TESTS = ("programs", "calls", "interface", "ffi", "layouts", "exchange", "as_cpu", "profiler")
 
 

@@ -11,7 +11,6 @@ import threading
 import zlib
 
 import evaluating
-import hypothesis
 import pytest
 
 from xlakit import machine
@@ -36,9 +35,6 @@ def pytest_addoption(parser):
 
 
 def pytest_configure(config):
-    # How long an example takes depends on what else the machine does.
-    hypothesis.settings.register_profile("untimed", deadline=None)
-    hypothesis.settings.load_profile("untimed")
     # A shell that runs tests in the background has them ignore Ctrl-C, which some are about, and so do their children.
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
