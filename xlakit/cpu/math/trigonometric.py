@@ -44,14 +44,14 @@ def sin(x: Value) -> Value:
     """The sine."""
     if x.type.element is F32:
         return _turned_single(x, 0)
-    return _near_or_far(x, lambda x, angle: _turned(x, *_sine_cosine_double(angle), angle.quarter, 0))
+    return _near_or_far(x, lambda x, angle: _by_quadrant(x, *_sine_cosine_double(angle), angle.quarter, 0))
 
 
 def cos(x: Value) -> Value:
     """The cosine."""
     if x.type.element is F32:
         return _turned_single(x, 1)
-    return _near_or_far(x, lambda x, angle: _turned(x, *_sine_cosine_double(angle), angle.quarter, 1))
+    return _near_or_far(x, lambda x, angle: _by_quadrant(x, *_sine_cosine_double(angle), angle.quarter, 1))
 
 
 def _near_or_far(x: Value, evaluate: Callable[[Value, Angle], Value]) -> Value:
@@ -80,10 +80,10 @@ def _near_or_far(x: Value, evaluate: Callable[[Value, Angle], Value]) -> Value:
 
 def _turned_single(x: Value, quarters: int) -> Value:
     wide, quarter = reduce_single(x)
-    return _turned(x, *_sine_cosine(narrowed(wide), SIN_SINGLE, COS_SINGLE), quarter, quarters)
+    return _by_quadrant(x, *_sine_cosine(narrowed(wide), SIN_SINGLE, COS_SINGLE), quarter, quarters)
 
 
-def _turned(x: Value, sine: Value, cosine: Value, quarter: Value, quarters: int) -> Value:
+def _by_quadrant(x: Value, sine: Value, cosine: Value, quarter: Value, quarters: int) -> Value:
     """The sine of ``x`` plus ``quarters`` quarter turns, 0 or 1, from the sine and cosine of the reduced angle."""
     quarter = quarter + quarters
     sign = (quarter << (format_of(x).int.bits - 2)) & format_of(x).sign_bit

@@ -126,7 +126,7 @@ def divide_narrow(a: Complex, b: Complex) -> Complex:
     Both parts are NaN in all cases for which XLA has special rules: a zero denominator gives 0 times infinity; other
     cases have infinite operands. So vectors compute these rules only if a lane needs them.
     """
-    turned, sign = _turned(b, b)
+    turned, sign = _sign_removed(b, b)
     inverse = negate_if(1.0 / fma(b[0], b[0], b[1] * b[1]), sign)
     product = plain_product(a, conjugate(turned))
     quotient = product[0] * inverse, product[1] * inverse
@@ -141,7 +141,7 @@ def divide(a: Complex, b: Complex) -> Complex:
     """The quotient, with XLA's results for zero denominators and infinite operands."""
     top, top_exponent = _normalized(a)
     bottom, bottom_exponent = _normalized(b)
-    bottom, sign = _turned(bottom, bottom)
+    bottom, sign = _sign_removed(bottom, bottom)
     size = negate_if(fma(bottom[0], bottom[0], bottom[1] * bottom[1]), sign)
     # Rounding errors of infinite products are NaN.
     product = choose(has_infinity(a), plain_product(top, conjugate(bottom)), multiply(top, conjugate(bottom)))
@@ -163,14 +163,14 @@ def _with_special_quotients(a: Complex, b: Complex, quotient: Complex) -> Comple
     quotient = choose(lost & has_infinity(a) & is_finite(b), far, quotient)
     # XLA divides by the larger part only if the other one is finite.
     one, has_finite = constant(b[0], 1.0), (absolute(b[0]) < INFINITY) | (absolute(b[1]) < INFINITY)
-    turned, sign = _turned(_direction(b), choose(has_finite, b, (one, one)))
+    turned, sign = _sign_removed(_direction(b), choose(has_finite, b, (one, one)))
     towards = plain_product(a, conjugate(turned))
     nothing = negate_if(constant(b[0], 0.0), sign)
     near = towards[0] * nothing, towards[1] * nothing
     return choose(lost & is_finite(a) & has_infinity(b), near, quotient)
 
 
-def _turned(a: Complex, leading: Complex) -> tuple[Complex, Value]:
+def _sign_removed(a: Complex, leading: Complex) -> tuple[Complex, Value]:
     """``a``, or -a if the larger part of ``leading`` is negative, and the sign bit that was taken away.
 
     XLA divides by the larger part of the denominator last, so parts of a quotient that cancel have its sign.

@@ -94,7 +94,7 @@ def plan_convolution(op: Convolution, lhs: Shape, rhs: Shape, result: Shape) -> 
     if together is not None:
         return together
     padded = _padded(op, lhs, geometry, engine)
-    image = _image(op, geometry, padded)
+    image = _with_copied_input(op, geometry, padded)
     kind, products = "positions", []
     for axes in image.phases:
         kind, product = _product(image, axes, padded)
@@ -171,7 +171,7 @@ def _packed_kind(engine: Engine) -> PrimitiveType:
     return PrimitiveType.F32 if engine.packed.bytes == 4 else PrimitiveType.F64
 
 
-def _image(op: Convolution, geometry: Geometry, padded: Padded | None) -> Geometry:
+def _with_copied_input(op: Convolution, geometry: Geometry, padded: Padded | None) -> Geometry:
     """The geometry with the strides of the input's copy, if there is one."""
     if padded is None:
         return geometry
@@ -240,7 +240,7 @@ def _full_groups(op: Convolution, lhs: Shape, geometry: Geometry, engine: Engine
     parts, of_part = groups.size // count, inputs.size * count
     low, high, holes = padded_dimensions(lhs.dimensions, _around(op, geometry))
     padded = Padded(kind, kind, lhs.dimensions, low, high, holes, engine, result, groups=parts)
-    image = _image(op, geometry, padded)
+    image = _with_copied_input(op, geometry, padded)
     image = replace(
         image,
         # Lines are copied for each part; all are at the same place.

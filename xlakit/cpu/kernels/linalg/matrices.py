@@ -69,10 +69,10 @@ def factor_rows(source: Matrices, factor: Matrices, size: int) -> Value:
         row = rows.index
         with fn.loop(0, row, hints=NO_UNROLL) as columns:
             column = columns.index
-            numerator = parts(_less_products(source.load(row, column), factor, (row, column), column))
+            numerator = parts(_minus_dot(source.load(row, column), factor, (row, column), column))
             pivot = parts(factor.load(column, column))[0]
             factor.store(from_parts(tuple(value / pivot for value in numerator)), row, column)
-        square = parts(_less_products(source.load(row, row), factor, (row, row), row))[0]
+        square = parts(_minus_dot(source.load(row, row), factor, (row, row), row))[0]
         zero = fn.constant(type, 0.0)
         root = fn.intrinsic("llvm.sqrt", type, square)
         factor.store((root, zero) if factor.kind.is_complex else root, row, row)
@@ -80,7 +80,7 @@ def factor_rows(source: Matrices, factor: Matrices, size: int) -> Value:
     return rows.results[0]
 
 
-def _less_products(start: Scalar, factor: Matrices, rows: tuple[Value, Value], count: Value) -> Scalar:
+def _minus_dot(start: Scalar, factor: Matrices, rows: tuple[Value, Value], count: Value) -> Scalar:
     """A value minus the product of the first ``count`` elements of a row and the conjugates of those of another."""
     fn = factor.fn
     with fn.loop(0, count, carried=parts(start), hints=NO_UNROLL) as known:

@@ -177,6 +177,8 @@ def _below(fn: Function, kind: PrimitiveType, bound: Value) -> Value:
 
 
 def _normals(fn: Function, kind: PrimitiveType, mean: Value, deviation: Value) -> _Make:
+    """Pairs of normal numbers by Box and Muller's transform."""
+
     def make(words: Sequence[Value]) -> Sequence[Scalar]:
         bits = words[0].type.bits
         fraction = (words[0].cast("uitofp", F64) + 0.5) * 2.0**-bits

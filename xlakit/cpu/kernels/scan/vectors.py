@@ -81,14 +81,15 @@ class RunningTotals:
         running = fn.constant(vector(type, lanes), self.start)
         for start in positions:
             read = fn.load(vector(type, lanes), fn.at(arrays[0], type, start), align=type.bytes)
-            totals = self._within(fn, self._turned(fn, read))
+            totals = self._within(fn, self._in_order(fn, read))
             value = self._after(fn, running, totals)
             running = self._after(fn, running, fn.shuffle(totals, totals, [lanes - 1] * lanes))
-            result = self._turned(fn, self._after(fn, before, value))
+            result = self._in_order(fn, self._after(fn, before, value))
             fn.store(result, fn.at(arrays[1], type, start), align=type.bytes)
         return running
 
-    def _turned(self, fn: Function, value: Value) -> Value:
+    def _in_order(self, fn: Function, value: Value) -> Value:
+        """The lanes in the order of the scan."""
         return fn.shuffle(value, value, range(self.lanes - 1, -1, -1)) if self.reverse else value
 
     def _within(self, fn: Function, value: Value) -> Value:

@@ -210,7 +210,9 @@ class ByDigit:
         fn.store(before + 1, address)
         return before
 
-    def write_count(self, fn: Function, records: Value, begin: Value, end: Value, digit: Value, counts: Value) -> None:
+    def write_histogram(
+        self, fn: Function, records: Value, begin: Value, end: Value, digit: Value, counts: Value
+    ) -> None:
         """Write the loop that adds to the count of each digit."""
 
         def count(form: Form) -> Sequence[Value]:
@@ -257,7 +259,7 @@ class CountDigits(ByDigit):
     def write(self, fn: Function) -> None:
         """Write its body."""
         fn.effort = Effort.TIDY
-        self.write_count(fn, *fn.parameters)
+        self.write_histogram(fn, *fn.parameters)
 
 
 @dataclass(frozen=True, slots=True)
@@ -327,7 +329,7 @@ class SortByDigits(ByDigit):
             with fn.if_(_word(fn, digit, Word.FORM).ne(int(Form.BYTE)) | (loop.index >= (number & -2))):
                 own = fn.at(counts, self.count_type, loop.index * RADIX)
                 fn.fill(own, 0, RADIX * self.count_type.bytes)
-                self.write_count(fn, records, fn.i64(0), count, digit, own)
+                self.write_histogram(fn, records, fn.i64(0), count, digit, own)
 
     def _count_bytes(
         self, fn: Function, records: Value, count: Value, digits: Value, first: Value, number: int, counts: Value

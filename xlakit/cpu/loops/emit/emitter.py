@@ -425,21 +425,16 @@ class Emitter:
         return regrouped(loop.results, running)
 
     def _iteration(self, reduction: Reduction, running: list[Scalar], bounds: Sequence[Bound]) -> list[Scalar]:
-        condition = self.within(bounds)
-        if condition is None:
-            with self.scope():
-                return self.combined(
-                    reduction.computation, running, [self._operand(reduction, n) for n in reduction.inputs]
-                )
+        """One iteration of all loops of a reduction; running values stay as they are where it is out of bounds."""
 
         def inside() -> list[Value]:
             with self.scope():
-                made = self.combined(
-                    reduction.computation, running, [self._operand(reduction, n) for n in reduction.inputs]
-                )
-            return all_parts(made)
+                values = [self._operand(reduction, n) for n in reduction.inputs]
+                return all_parts(self.combined(reduction.computation, running, values))
 
-        return regrouped(self.fn.if_else(condition, inside, lambda: all_parts(running)), running)
+        condition = self.within(bounds)
+        made = inside() if condition is None else self.fn.if_else(condition, inside, lambda: all_parts(running))
+        return regrouped(made, running)
 
     def combined(self, computation: Computation, running: list[Scalar], values: list[Scalar]) -> list[Scalar]:
         """One step of a reduction. Sums and products may reassociate, and narrow floats are not rounded in between."""

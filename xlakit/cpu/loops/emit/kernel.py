@@ -142,15 +142,15 @@ def store_all(emitter: Emitter, outputs: Sequence[Output]) -> None:
     """Compute and store one element of each output."""
     values = [(o, emitter.lane_values(o.node), emitter.write_address(o.array, o.offset)) for o in outputs]
     for output, scalar, (base, index) in values:
-        for first, some in _unstored(emitter, scalar):
+        for first, some in _lanes_to_store(emitter, scalar):
             # The value of a node is rounded to its type.
             step = emitter.step_of(output.offset)
             place = base, index + first * step if first else index
             store(emitter.fn, output.kind, some, *place, step, is_rounded=True)
 
 
-def _unstored(emitter: Emitter, scalar: Scalar) -> list[tuple[int, Scalar]]:
-    """The lanes of a vector to be stored, in vectors of powers of two, each with the number of its first lane."""
+def _lanes_to_store(emitter: Emitter, scalar: Scalar) -> list[tuple[int, Scalar]]:
+    """The lanes that no earlier vector has stored, in vectors of powers of two, with the number of their first lane."""
     first, width, fn = emitter.stored, emitter.width, emitter.fn
     if not first:
         return [(0, scalar)]

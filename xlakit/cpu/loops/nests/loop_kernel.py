@@ -184,7 +184,7 @@ def _written_out(groups: Sequence[Group], nodes: Sequence[Node], outputs: Sequen
     else:
         pays = groups[-2].extent > groups[-1].extent
     size = sum(_MOST_WRITTEN.value if isinstance(n, Reduction) else 1 for n in found)
-    if len(groups) > 1 and _apart(groups[-2], _accesses(groups[-1], nodes, outputs)) > _MOST_APART.value:
+    if len(groups) > 1 and _scalar_accesses(groups[-2], _accesses(groups[-1], nodes, outputs)) > _MOST_APART.value:
         return []
     return [groups[-1]] if pays and size * groups[-1].extent <= _MOST_WRITTEN.value else []
 
@@ -215,8 +215,8 @@ def _computed(variables: Sequence[Variable], number: int, node: Node) -> Sequenc
     return [node.inside] if len(values) == len(node.bounds) else node.operands
 
 
-def _apart(group: Group, arrays: Sequence[Output | Load]) -> int:
-    """How many accesses of single elements LLVM makes of the vectors of a loop, where it interleaves no neighbors."""
+def _scalar_accesses(group: Group, arrays: Sequence[Output | Load]) -> int:
+    """How many accesses of single elements LLVM makes of vectors whose elements are too far apart to interleave."""
     total = 0
     for array in arrays:
         if abs(array.offset.factor_of(group.variables[-1])) > _MOST_INTERLEAVED:
