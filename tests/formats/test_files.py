@@ -66,7 +66,7 @@ def test_other_names_of_a_file_keep_what_is_written(tmp_path):
 
 
 def test_what_a_killed_process_has_left_is_removed(tmp_path):
-    left, new, other = tmp_path / ".xlakit-0", tmp_path / ".xlakit-1", tmp_path / ".other"
+    left, new, other = (tmp_path / f".xlakit-{name}" for name in ("0123456789abcdef", "fedcba9876543210", "notes"))
     for path in (left, new, other):
         path.write_text("half")
     for path in (left, other):
@@ -75,7 +75,7 @@ def test_what_a_killed_process_has_left_is_removed(tmp_path):
         assert not left.exists()
         assert new.exists()
         assert other.exists()
-        (written,) = set(tmp_path.glob(".xlakit-*")) - {new}
+        (written,) = set(tmp_path.glob(".xlakit-*")) - {new, other}
         # A writer that takes long, as another process sees it.
         os.utime(written, (0, 0))
         files._cleaned.clear()

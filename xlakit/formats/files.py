@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import fcntl
+import errno
 import os
 import stat
 import time
@@ -62,7 +62,7 @@ def _replacing(target: Path) -> Generator[IO[bytes]]:
         with beside.open("xb") as file:
             # Until the process ends; some file systems have no locks.
             with suppress(OSError):
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                _lock(file)
             if target.exists():
                 os.fchmod(file.fileno(), stat.S_IMODE(target.stat().st_mode))
             yield file
@@ -78,10 +78,19 @@ def _clean(folder: Path) -> None:
     if folder in _cleaned:
         return
     _cleaned.add(folder)
-    for left in folder.glob(f"{_PREFIX}*"):
+    for left in folder.glob(_PREFIX + "[0-9a-f]" * 16):
         # Another process may remove it, or still write it: then it is locked.
         with suppress(OSError):
             if time.time() - left.stat().st_mtime > _OLD:
                 with left.open("rb") as file:
-                    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    _lock(file)
                     left.unlink()
+
+
+def _lock(file: IO[bytes]) -> None:
+    """Lock a file for this process. Raises OSError if another one has it, or where there are no such locks."""
+    if os.name != "posix":
+        raise OSError(errno.ENOTSUP, os.strerror(errno.ENOTSUP))
+    import fcntl
+
+    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
