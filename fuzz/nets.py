@@ -1,8 +1,9 @@
 """``python -m fuzz.nets``: every net over generated programs for a share of a given time, with one seed.
 
 A net is a command that makes programs from a seed and compares what they give; each goes on for its share of
-``--seconds``. The seed is a new one where none is given, and printed with the command that repeats the run. The exit
-status is 1 where a net found something: it says itself which program it was::
+``--seconds``, and with ``--jobs 2``, where two run at once, for twice as long. The seed is a new one where none is
+given, and printed with the command that repeats the run. The exit status is 1 where a net found something: it says
+itself which program it was::
 
     python -m fuzz.nets --seconds 240
     python -m fuzz.nets --seed 7 --only idioms --only plain
@@ -12,6 +13,7 @@ from __future__ import annotations
 
 import gc
 import importlib
+import multiprocessing
 import os
 import re
 import secrets
@@ -217,17 +219,16 @@ def _prepare(nets: Sequence[Net]) -> None:
     gc.freeze()
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """The command."""
-    parser = command("fuzz.nets", __doc__)
-    parser.add_argument("--seconds", type=float, default=240.0, help="for all nets together (240)")
-    parser.add_argument("--seed", type=int, help="what programs are made from; a new one by default")
-    parser.add_argument("--only", action="append", default=[], choices=[n.name for n in NETS], help="these nets alone")
-    options = parser.parse_args(arguments)
-    end = time.monotonic() + options.seconds
-    seed = secrets.randbelow(1 << 30) if options.seed is None else options.seed
-    nets = rotated(chosen(options.only), seed)
-    _prepare(nets)
+def parts(nets: Sequence[Net], count: int) -> list[list[Net]]:
+    """The nets in at most so many parts that take about as long, in their order."""
+    made: list[list[Net]] = [[] for _ in range(count)]
+    for net in nets:
+        min(made, key=lambda part: sum(other.share for other in part)).append(net)
+    return [part for part in made if part]
+
+
+def search(nets: Sequence[Net], seed: int, end: float) -> int:
+    """Run nets one after another up to a time of the clock; how many of them find something."""
     failed = 0
     for net, seconds in in_turn(nets, end - time.monotonic()):
         found = run(net, seed, seconds, forks=True)
@@ -236,13 +237,44 @@ def main(arguments: Sequence[str] | None = None) -> int:
         failed += bool(found.fault)
         setting = "".join(f"{k}={v} " for k, v in net.environment)
         again = f"{setting}python {' '.join(net.arguments(seed, seconds))}"
-        print(
-            f"{net.name:14} {count:>5} programs  {'FOUND A FAULT' if found.fault else 'no fault'}  {again}", flush=True
-        )
-        if found.fault:
-            print(f"    {found.fault}", flush=True)
-    print(f"{failed} nets found something; again: python -m fuzz.nets --seconds {options.seconds:.0f} --seed {seed}")
+        said = f"{net.name:14} {count:>5} programs  {'FOUND A FAULT' if found.fault else 'no fault'}  {again}"
+        # In one piece: other processes write there, too.
+        sys.stdout.write(f"{said}\n    {found.fault}\n" if found.fault else f"{said}\n")
+        sys.stdout.flush()
+    return failed
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The command."""
+    parser = command("fuzz.nets", __doc__)
+    parser.add_argument("--seconds", type=float, default=240.0, help="for all nets together (240)")
+    parser.add_argument("--seed", type=int, help="what programs are made from; a new one by default")
+    parser.add_argument("--only", action="append", default=[], choices=[n.name for n in NETS], help="these nets alone")
+    parser.add_argument("--jobs", type=int, default=1, help="how many nets run at once (1)")
+    options = parser.parse_args(arguments)
+    end = time.monotonic() + options.seconds
+    seed = secrets.randbelow(1 << 30) if options.seed is None else options.seed
+    nets = rotated(chosen(options.only), seed)
+    _prepare(nets)
+    failed = _at_once(parts(nets, max(options.jobs, 1)), seed, end)
+    jobs = f" --jobs {options.jobs}" if options.jobs > 1 else ""
+    again = f"python -m fuzz.nets --seconds {options.seconds:.0f} --seed {seed}{jobs}"
+    print(f"{failed} nets found something; again: {again}")
     return 1 if failed else 0
+
+
+def _at_once(parts: Sequence[Sequence[Net]], seed: int, end: float) -> int:
+    """How many nets find something, where each part of them is a fork of this process."""
+    processes = [
+        multiprocessing.get_context("fork").Process(target=lambda part=part: sys.exit(search(part, seed, end)))
+        for part in parts
+    ]
+    for process in processes:
+        process.start()
+    for process in processes:
+        process.join()
+    # What died has not told of its last net.
+    return sum(1 if (process.exitcode or 0) < 0 else process.exitcode or 0 for process in processes)
 
 
 if __name__ == "__main__":

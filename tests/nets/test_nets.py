@@ -51,6 +51,26 @@ def test_no_net_is_always_the_last_one():
     assert not rotated([], 3)
 
 
+def test_nets_that_run_at_once_take_about_as_long():
+    two = nets.parts(rotated(NETS, 5), 2)
+    assert sorted([*two[0], *two[1]], key=str) == sorted(NETS, key=str)
+    assert abs(sum(net.share for net in two[0]) - sum(net.share for net in two[1])) <= 6
+    assert nets.parts([], 2) == []
+    assert nets.parts([_MADE], 2) == [[_MADE]]
+
+
+def test_nets_that_run_at_once_are_all_counted(tmp_path):
+    # Forked processes of one that has no threads.
+    (tmp_path / "good.py").write_text("def main(arguments):\n    print('7 programs')\n")
+    (tmp_path / "wrong.py").write_text("def main(arguments):\n    print('FAILED it', flush=True)\n    return 1\n")
+    made = [Net(name, (name,), 1, "") for name in ("good", "wrong", "wrong")]
+    program = f"from fuzz import nets; Net = nets.Net; print(nets._at_once(nets.parts({made!r}, 2), 3, 0.0))"
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), str(_SOURCES)])}
+    said = subprocess.run([sys.executable, "-c", program], check=True, env=environment, capture_output=True, text=True)
+    *lines, count = said.stdout.splitlines()
+    assert (count, sorted(line.split()[0] for line in lines)) == ("2", ["FAILED", "FAILED", "good", "wrong", "wrong"])
+
+
 def test_levels_that_are_alike_share_a_sample_and_take_turns():
     everything = sorted(levels.sample("x86-64-v3", 1))
     for seed in (1, 2):
