@@ -1,6 +1,7 @@
 """Operations on dynamic dimensions in forms that builders do not write: index vectors along any dimension, batches of
 them, scalars as operands; in compiled code and on the interpreter, at every size."""
 
+import functools
 import itertools
 
 import numpy as np
@@ -27,10 +28,16 @@ def rubbish(monkeypatch):
     monkeypatch.setattr(dynamic_arrays, "_at_bounds", padded)
 
 
-def agree(body, *arguments, pre=""):
+@functools.cache
+def programs(body, pre):
     module = xla.HloModule.from_text(f"HloModule m\n{SUM}\n{pre}\nENTRY e {{\n{body}\n}}")
-    expected = xla.compile(module, backend="interpreter")(*arguments)
-    same(xla.compile(module, backend="cpu", cache=False)(*arguments), expected)
+    return [xla.compile(module, backend=backend, cache=False) for backend in ("interpreter", "cpu")]
+
+
+def agree(body, *arguments, pre=""):
+    """A program is compiled once, and runs with arguments of all sizes that it is given."""
+    meaning, compiled = programs(body, pre)
+    same(compiled(*arguments), meaning(*arguments))
 
 
 def table(*sizes):
