@@ -111,6 +111,13 @@ elif count == 2:
 
 # Arrays that JAX's own sockets carry from the devices of one process to those of the other; a program on the receiving
 # side takes them as soon as they are asked for.
+_BY_SOCKETS = """jax.config.update("jax_force_dcn_cross_host_transfers", True)
+jax.config.update("jax_cross_host_transfer_transfer_size", 65536)
+import socket
+with socket.socket() as probe:
+    probe.bind(("localhost", 0))
+    own = probe.getsockname()[1]
+jax.config.update("jax_cross_host_transfer_socket_address", f"127.0.0.1:{own}")"""
 _SOCKETS = """
 source = NamedSharding(Mesh(np.array([d for d in devices if d.process_index == 0]), ("x",)), P("x"))
 target = NamedSharding(Mesh(np.array([d for d in devices if d.process_index == 1]), ("x",)), P("x"))
@@ -119,7 +126,6 @@ for _ in range(3):
     there = jax.device_put(jax.device_put(data, source) * 2, target)
     if rank == 1:
         np.testing.assert_array_equal(jax.jit(lambda x: x + 1, out_shardings=target)(there), data * 2 + 1)
-print("done", flush=True)
 """
 
 
@@ -231,31 +237,12 @@ def test_two_processes_have_the_bits_of_one_and_one_is_killed():
             process.communicate()
 
 
-def test_arrays_go_from_process_to_process_by_sockets():
-    first = """jax.config.update("jax_force_dcn_cross_host_transfers", True)
-jax.config.update("jax_cross_host_transfer_transfer_size", 65536)
-import socket
-with socket.socket() as probe:
-    probe.bind(("localhost", 0))
-    own = probe.getsockname()[1]
-jax.config.update("jax_cross_host_transfer_socket_address", f"127.0.0.1:{own}")"""
-    started = _start(_SOCKETS, 2, first=first)
-    try:
-        for process in started:
-            output, errors = process.communicate(timeout=60)
-            assert (process.returncode, output) == (0, "done\n"), errors
-    finally:
-        for process in started:
-            process.kill()
-            process.communicate()
-
-
 def test_a_process_that_has_not_found_the_others_finds_them_when_it_asks_again():
     _check_sums(_start(_AGAIN, 2, begin=_BEGIN.partition("rank, count")[0]))
 
 
-def test_processes_change_to_another_job():
-    _check_sums(_start(_ANOTHER_JOB, 2))
+def test_arrays_go_by_sockets_and_the_processes_change_to_another_job():
+    _check_sums(_start(_SOCKETS + _ANOTHER_JOB, 2, first=_BY_SOCKETS))
 
 
 def _check_sums(started):
