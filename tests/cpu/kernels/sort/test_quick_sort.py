@@ -132,7 +132,8 @@ def rows_with_equal_keys(kind, count, length):
 @pytest.mark.parametrize("kind", ["float32", "float64"])
 def test_equal_keys_with_other_bits(kind, comparator, cuts):
     with compiling(knobs={"sort_plan.ranked_row": 0, "sort_quick.cuts": cuts}):
-        for length in (*SHORT, 193, 257, 1000, 4099):
+        # Networks alone sort short rows, whatever the cuts.
+        for length in (*(SHORT if cuts else ()), 193, 257, 1000, 4099):
             rows = rows_with_equal_keys(kind, 9, length)
             expected = stable(rows, descending=comparator is falling)
             plan, program = make_sort(comparator, [rows], 1)
