@@ -5,7 +5,6 @@ import subprocess
 import sys
 from functools import cache
 
-import pytest
 from launching import ROOT, launch, needs_mpi
 
 SCRIPT = ROOT / "examples" / "data_parallel.py"
@@ -36,6 +35,6 @@ def test_the_losses_go_down():
 
 
 @needs_mpi
-@pytest.mark.parametrize("ranks", [2, 4])
-def test_several_processes_find_the_same_losses(ranks):
-    assert losses(launch(ranks, SCRIPT, "--devices", 4, "--steps", 40)) == of_one_process()
+def test_several_processes_find_the_same_losses():
+    # Two devices in each. What one device in each of four gives, test_spmd.py compares for all collectives.
+    assert losses(launch(2, SCRIPT, "--devices", 4, "--steps", 40)) == of_one_process()
