@@ -37,7 +37,10 @@ else:
             return __getattr__(_RENAMED[name])
         module = _module_of_name().get(name)
         if module is None:
-            raise AttributeError(f"module 'xlakit' has no attribute '{name}'{_suggestion(name)}")
+            from xlakit.ops.shared.subscript import function_instead_of
+
+            more = function_instead_of(name, __dir__())
+            raise AttributeError(f"module 'xlakit' has no attribute '{name}'{more}")
         value = getattr(import_module(module), name)
         globals()[name] = value
         return value
@@ -48,21 +51,6 @@ def _is_module(name: str) -> bool:
     from importlib.util import find_spec
 
     return find_spec(f"xlakit.{name}") is not None
-
-
-def _suggestion(name: str) -> str:
-    """Suggestions for an unknown name: the name here of XLA's operation, or a similar name."""
-    import re
-    from difflib import get_close_matches
-
-    from xlakit.ops.shared.subscript import function_instead_of
-
-    if instead := function_instead_of(name):
-        return instead
-    ours = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()
-    known = __dir__()
-    near = [n for n in (ours, f"{ours}_") if n in known] or get_close_matches(ours, known, 1, 0.75)
-    return f"; did you mean '{near[0]}'?" if near else ""
 
 
 def __dir__() -> list[str]:

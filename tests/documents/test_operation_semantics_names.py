@@ -5,6 +5,7 @@ import inspect
 import pytest
 
 import xlakit as xla
+from xlakit.ops.registry import OPERATIONS
 
 ARITHMETIC = ["add", "sub", "mul", "div", "rem", "max", "min", "logical_and", "logical_or"]
 COMPARISONS = ["eq", "ne", "ge", "gt", "le", "lt"]
@@ -100,12 +101,44 @@ def test_the_docstring_names_its_source(name):
 
 @pytest.mark.parametrize(
     ("name", "meant"),
-    [("BroadcastInDim", "broadcast_in_dim"), ("tuple", "tuple_"), ("While", "while_"), ("reducee", "reduce")],
+    [
+        ("BroadcastInDim", "did you mean 'broadcast_in_dim'"),
+        ("tuple", "did you mean 'tuple_'"),
+        ("While", "did you mean 'while_'"),
+        ("reducee", "did you mean 'reduce'"),
+        ("subtract", "write xlakit.sub"),
+        ("round_nearest_afz", "write xlakit.round$"),
+        ("cond", "write xlakit.conditional"),
+        ("CustomCallWithLayout", "write xlakit.custom_call"),
+        ("ConstantLiteral", "write xlakit.constant"),
+        ("f32", "did you mean 'F32'"),
+    ],
 )
 def test_xla_s_own_names_lead_to_ours(name, meant):
-    with pytest.raises(AttributeError, match=f"did you mean '{meant}'"):
+    with pytest.raises(AttributeError, match=meant):
         getattr(xla, name)
     assert not hasattr(xla, "nothing_like_it")
+
+
+# Operations of HLO for which the builder has functions of other names, or none.
+PAIRS = [f"{name}_{half}" for name in ("all_gather", "all_reduce", "collective_permute") for half in ("start", "done")]
+
+
+def test_the_names_of_all_operations_in_the_document_and_in_hlo_lead_to_functions():
+    opcodes = {opcode.replace("-", "_") for opcode in OPERATIONS}.difference(PAIRS)
+    for name in sorted(opcodes.union(*(operation.documents for operation in OPERATIONS.values()))):
+        if not hasattr(xla, name):
+            with pytest.raises(AttributeError, match=r"; (write xlakit\.|did you mean ')\w+"):
+                getattr(xla, name)
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [("Max", r"write xlakit\.max\(..\)"), ("parameter", r"write xlakit\.parameter"), ("Build", "did you mean 'build'")],
+)
+def test_methods_of_the_builder_in_the_document_s_examples_lead_to_functions(name, said):
+    with pytest.raises(AttributeError, match=said):
+        getattr(xla.XlaBuilder("max"), name)
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ import inspect
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from xlakit.arguments import converting, explaining
 from xlakit.data.html import HtmlPage
@@ -124,6 +124,12 @@ class XlaBuilder:
         self._parameters: set[int] = set()
         self._annotations = NO_ANNOTATIONS
         self._aliases: list[AliasEntry] = []
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            # The document's examples call methods of the builder, such as builder.Max(y, x) and builder.Build().
+            raise AttributeError(f"'XlaBuilder' object has no attribute '{name}'{_instead_of_method(name)}")
 
     @property
     def instructions(self) -> tuple[Instruction, ...]:
@@ -385,6 +391,18 @@ def _named_apart(entry: Computation) -> Computation:
         return unused
 
     return rebuilt(module, lambda _, new: new, name=name).entry
+
+
+def _instead_of_method(name: str) -> str:
+    """What to write instead of a method that builders do not have; empty where that is not known."""
+    if name.startswith("__"):
+        return ""
+    from xlakit.ops.shared.subscript import function_of, in_snake_case
+
+    if (snake := in_snake_case(name)) in vars(XlaBuilder):
+        return f"; did you mean '{snake}'?"
+    function = function_of(name)
+    return f"; operations are functions: write xlakit.{function}(..)" if function else ""
 
 
 def trace(function: Callable[..., Any], parameters: Sequence[Shape], name: str = "") -> XlaComputation:

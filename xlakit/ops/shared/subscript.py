@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Collection, Iterator, Sequence
 from typing import cast
 
 import numpy as np
@@ -222,22 +223,70 @@ _FUNCTIONS_INSTEAD = {
     "int64": "xlakit.S64",
     "bool_": "xlakit.PRED",
     "jit": "xlakit.compile(builder.build())",
+    "bfloat16": "xlakit.BF16",
+    "build": "builder.build()",
+    **dict.fromkeys(("cond", "switch"), "xlakit.conditional"),
+    **dict.fromkeys(("constant_literal", "constant_from_array", "constant_r0_with_type"), "xlakit.constant"),
+    "exponential_minus_one": "xlakit.expm1",
+    "log_plus_one": "xlakit.log1p",
     "matmul": "xlakit.dot or xlakit.dot_general",
+    "negative": "xlakit.neg",
+    "padding_config": "a list of (low, high, interior), or of xlakit.PaddingDimension",
+    "recv_done": "xlakit.recv, which waits",
+    "send_done": "xlakit.send, which waits",
+    "shape_util": "xlakit.make_shape",
+    "literal_util": "xlakit.Literal",
+    "layout_util": "xlakit.Layout",
+    "index_util": "xlakit.multidimensional_index_to_linear_index",
     "where": "xlakit.select(condition, x, y)",
 }
 
 
-def function_instead_of(name: str) -> str:
-    """What to write instead of a function that the package does not have; empty where that is not known."""
-    return f"; write {_FUNCTIONS_INSTEAD[name]}" if name in _FUNCTIONS_INSTEAD else ""
+def function_instead_of(name: str, known: Collection[str]) -> str:
+    """What to write instead of a name that the package does not have; empty where that is not known.
+
+    name: such as NumPy, JAX, XLA's C++ or HLO have. known: the names of the package.
+    """
+    from difflib import get_close_matches  # loaded with the first of these errors
+
+    from xlakit.ops.registry import OPERATIONS
+
+    snake = in_snake_case(name)
+    if own := own_name(snake, known):
+        return f"; did you mean '{own}'?"
+    if snake in _FUNCTIONS_INSTEAD:
+        return f"; write {_FUNCTIONS_INSTEAD[snake]}"
+    opcode = snake.replace("_", "-")
+    operations = [o for o in OPERATIONS.values() if o.opcode == opcode or name in o.documents]
+    found = [n for o in operations for d in o.documents if (n := own_name(in_snake_case(d), known))]
+    found = found or [n for n in known if n.startswith(f"{snake}_")]
+    if found:
+        return f"; write {' or '.join(f'xlakit.{n}' for n in found[:3])}"
+    near = get_close_matches(snake, known, 1, 0.75)
+    return f"; did you mean '{near[0]}'?" if near else ""
+
+
+def in_snake_case(name: str) -> str:
+    """A name as Python spells functions: broadcast_in_dim for BroadcastInDim."""
+    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()
+
+
+def own_name(name: str, known: Collection[str]) -> str:
+    """A name in lower case as the package has it, where Python has a keyword or a type of it, too, or ""."""
+    return next((n for n in (name, f"{name}_", name.upper()) if n in known), "")
 
 
 def instead_of(name: str) -> str:
     """What to write instead of an attribute that handles do not have; empty where that is not known."""
-    from xlakit.ops.registry import PAGES
-
     if name in _INSTEAD:
         return f"; write {_INSTEAD[name]}"
+    return f"; write xlakit.{function}(x, ..)" if (function := function_of(name)) else ""
+
+
+def function_of(name: str) -> str:
+    """The function of an operation that has this name, spelled as here or in C++; "" if there is none."""
+    from xlakit.ops.registry import PAGES
+
     # Functions that a person calls are those that convert their arguments.
-    offered = any(hasattr(getattr(page, name, None), "__wrapped__") for page in PAGES)
-    return f"; write xlakit.{name}(x, ..)" if offered else ""
+    known = {n for page in PAGES for n, value in vars(page).items() if hasattr(value, "__wrapped__")}
+    return own_name(in_snake_case(name), known)
