@@ -119,6 +119,7 @@ def test_what_has_no_fault_is_a_module():
         ("less {", "step {", ["9:1", "14:43"]),
         ("v = f32[3] get-tuple-element(w), index=1", "v = get-tuple-element(w), index=7", ["15:3"]),
         (GOOD, "HloModule m", ["1:12"]),
+        (GOOD, "HloModule\nENTRY e { ROOT p = f32[] parameter(0) }", ["2:1"]),
         (GOOD, "a = f32[] parameter(0)\nb = f32[] add(a, c)", ["2:18"]),
     ],
 )

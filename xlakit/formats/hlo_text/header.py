@@ -30,6 +30,8 @@ _IN_BRACES = ("allow_spmd_sharding_propagation_to_parameters", "allow_spmd_shard
 def parse_header(lexer: Lexer) -> dict[str, Any]:
     """The fields of HloModule that stand on its line. Raises ParseError."""
     lexer.expect("HloModule")
+    if lexer.text == "ENTRY":  # a computation follows, which else would be taken for the only one, unmarked
+        raise lexer.expected("the module's name")
     fields: dict[str, Any] = {"name": lexer.expect_name("the module's name")}
     lexer.accept(":")  # in old texts
     others: list[tuple[str, str]] = []
