@@ -37,6 +37,7 @@ BROKEN = [
     # movement
     ("broadcast_in_dim", "rank", lambda x: xla.broadcast_in_dim(x, (2, 3), (1,)), f32(2)),
     ("reshape", "sizes", lambda x: xla.reshape(x, (7,)), f32(2, 3)),
+    ("reshape", "order", lambda x: xla.reshape(x, (0, 0), (6,)), f32(2, 3)),
     ("transpose", "permutation", lambda x: xla.transpose(x, (0, 0)), f32(2, 3)),
     ("reverse", "range", lambda x: xla.rev(x, (2,)), f32(2, 3)),
     ("slice", "limit", lambda x: xla.slice(x, (0,), (5,), (1,)), f32(4)),
@@ -87,6 +88,7 @@ BROKEN = [
     ("all_gather", "range", lambda x: xla.all_gather(x, 3, 2), f32(2)),
     ("all-reduce", "groups", lambda x: xla.all_reduce(x, ADD, [[0, 0]]), f32(2)),
     ("reduce_scatter", "divides", lambda x: xla.reduce_scatter(x, ADD, 0, 3), f32(4)),
+    ("reduce_scatter", "groups", lambda x: xla.reduce_scatter(x, ADD, 0, 2, [[0, 1, 2]]), f32(4)),
     ("all_to_all", "divides", lambda x: xla.all_to_all(x, 0, 0, 3), f32(4)),
     ("collective-permute", "twice", lambda x: xla.collective_permute(x, [(0, 1), (0, 2)]), f32(2)),
     ("collective-broadcast", "empty", lambda x: xla.collective_broadcast(x, [[]]), f32(2)),

@@ -162,9 +162,15 @@ def reshape(
     order, sizes = (None, dimensions) if new_sizes is None else (dimensions, new_sizes)
     if sizes is None:
         raise ShapeError("new_sizes is missing", hint="give the dimensions of the result")
-    if order is not None and list(order) != list(range(need_array(operand.shape).rank)):
-        operand = transpose(operand, order)
     shape = need_array(operand.shape)
+    if order is not None and list(order) != list(range(shape.rank)):
+        if sorted(order) != list(range(shape.rank)):
+            raise ShapeError(
+                f"dimensions {list(order)} do not permute those of {shape}",
+                hint=f"give each of 0 .. {shape.rank - 1} once" if shape.rank else "a scalar has none: give []",
+            )
+        operand = transpose(operand, order)
+        shape = operand.shape
     dynamic: Sequence[bool] = ()
     if UNBOUNDED not in shape.dimensions:
         check_same_count(shape, sizes)

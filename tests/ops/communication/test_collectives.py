@@ -84,7 +84,7 @@ def test_groups_must_be_valid():
     refused("is empty", lambda x: xla.all_reduce(x, xla.add, [[0, 1], []]), f32(2))
     refused("do not list", lambda x: xla.all_reduce(x, xla.add, [[0, 2]]), f32(2))
     refused("different sizes", lambda x: xla.all_gather(x, 0, 2, [[0, 1], [2]]), f32(2))
-    refused("factor of 3, groups have 2", lambda x: xla.all_gather(x, 0, 3, [[0, 1]]), f32(2))
+    refused("shard_count 3 must be 2", lambda x: xla.all_gather(x, 0, 3, [[0, 1]]), f32(2))
     refused("needs a channel_id", lambda x: xla.all_reduce(x, xla.add, [[0]], use_global_device_ids=True), f32(2))
 
 

@@ -62,6 +62,13 @@ def _check_count(op: Collective, count: int, *, is_whole: bool) -> None:
         )
 
 
+def _check_shard_count(op: Collective, count: int) -> None:
+    """Raise ShapeError unless a caller's shard_count is the size of the groups."""
+    if count < 1 or op.group_size not in (None, count):
+        size = "at least 1" if op.group_size is None else f"{op.group_size}, the size of a replica group"
+        raise ShapeError(f"shard_count {count} must be {size}", hint="each device of a group has one block")
+
+
 # -- all-gather ------------------------------------------------------------------------------------
 
 
@@ -125,14 +132,13 @@ def all_gather(
 
     Gives the same on all devices of a group. Raises ShapeError. Source: Operation semantics, AllGather.
     """
-    if shard_count < 1:
-        raise ShapeError(f"shard_count {shard_count} must be at least 1", hint="give the size of a replica group")
     op = AllGather(
         all_gather_dimension=all_gather_dim,
         replica_groups=as_groups(replica_groups),
         channel_id=channel_id,
         use_global_device_ids=use_global_device_ids,
     )
+    _check_shard_count(op, shard_count)
 
     def grown(shape: Shape) -> Shape:
         dimension = shape.dimension_number(all_gather_dim)
@@ -277,8 +283,6 @@ def reduce_scatter(
     Gives the shape of the operand with a smaller dimension. Raises ShapeError.
     Source: Operation semantics, ReduceScatter.
     """
-    if shard_count < 1:
-        raise ShapeError(f"shard_count {shard_count} must be at least 1", hint="give the size of a replica group")
     builder, operands, is_tuple = unpack(operand)
     op = ReduceScatter(
         scatter_dimension=scatter_dimension,
@@ -287,6 +291,7 @@ def reduce_scatter(
         channel_id=channel_id,
         use_global_device_ids=use_global_device_ids,
     )
+    _check_shard_count(op, shard_count)
     check_operator(op.to_apply, [o.shape for o in operands])
 
     def shrunk(shape: Shape) -> Shape:
