@@ -13,7 +13,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from xlakit.arguments import all_of, convert_fields, converting
+from xlakit.arguments import all_of, constructing, convert_fields, converting
 from xlakit.dataclass import dataclass
 from xlakit.errors import ShapeError
 
@@ -53,6 +53,7 @@ class Window:
     dimensions: tuple[WindowDimension, ...] = ()
 
 
+@constructing
 @dataclass(frozen=True, slots=True)
 class PaddingDimension:
     """Padding of one dimension: at both edges (may be negative) and between elements."""
@@ -71,6 +72,7 @@ class SliceDimension:
     stride: int = 1
 
 
+@constructing
 @dataclass(frozen=True, slots=True)
 class ConvolutionDimensionNumbers:
     """The roles of the dimensions of input, kernel and output (``dim_labels=b01f_01io->b01f``)."""

@@ -9,6 +9,7 @@ import dataclasses
 from collections.abc import Sequence
 from typing import Self
 
+from xlakit.arguments import constructing
 from xlakit.data.primitive import PrimitiveType, higher_precision
 from xlakit.data.shape import UNBOUNDED, Shape
 from xlakit.dataclass import dataclass
@@ -21,6 +22,7 @@ from xlakit.ops.shared.contraction import common_part, contract, free_dimensions
 from xlakit.ops.shared.nibbles import is_packed, unpacked
 
 
+@constructing
 @dataclass(frozen=True, slots=True)
 class DotDimensionNumbers:
     """Which dimensions of the operands of a dot are contracted, and which are batch dimensions, pairwise."""

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
+from xlakit.arguments import constructing
 from xlakit.data.shape import UNBOUNDED, Shape
 from xlakit.dataclass import dataclass
 from xlakit.errors import ArgumentError, ShapeError
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
 
+@constructing
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GatherDimensionNumbers:
     """How the dimensions of operand, start indices and result of a gather belong together."""

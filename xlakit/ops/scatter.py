@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from xlakit.arguments import constructing
 from xlakit.data.shape import UNBOUNDED, Shape, make_tuple_shape
 from xlakit.dataclass import dataclass
 from xlakit.errors import ShapeError
@@ -45,6 +46,7 @@ from xlakit.ops.handle import (
 from xlakit.ops.reduction import Folder, check_reducer, folder
 
 
+@constructing
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScatterDimensionNumbers:
     """How the dimensions of operands, scatter indices and updates of a scatter belong together."""
