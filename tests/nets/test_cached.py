@@ -38,14 +38,8 @@ def _worker(folder, role, *numbers):
     return done.stdout
 
 
-def test_a_batch_has_no_fault(monkeypatch):
-    monkeypatch.setenv("PYTHONPATH", str(_ROOT))
-    monkeypatch.setattr(cached, "_BATCH", 1)
-    assert cached.judge(5, 0) == ""
-
-
 def test_other_results_and_lost_programs_are_told(tmp_path):
-    # That nothing is told of what another process has kept is seen in a batch.
+    # That nothing is told of what another process has kept is seen each time that the net runs.
     assert _worker(tmp_path, "first", 0) == ""
     for path in (tmp_path / "cache").glob("program-*"):
         path.unlink()
