@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from xlakit.data.literal import Literal
-from xlakit.ir.instruction import Computation, Instruction
+from xlakit.ir.instruction import Computation, Instruction, post_order
 from xlakit.ir.operation import Kind, Op
 
 
@@ -45,10 +45,12 @@ def _of_literal(literal: Literal) -> Any:
 
 
 def _of_computation(computation: Computation) -> Any:
-    numbers = {instruction: i for i, instruction in enumerate(computation.instructions)}
+    # Parts of a program that repeat, such as layers, may have constants and operands in other places; what nothing uses
+    # may only be left out, and moved, where it does nothing else.
+    acts = computation.has_side_effect
+    instructions = computation.instructions if acts else tuple(post_order([computation.root]))
+    numbers = {instruction: i for i, instruction in enumerate(instructions)}
     return (
         numbers[computation.root],
-        tuple(
-            (of_operation(i.op), tuple(numbers[o] for o in i.operands), shape_of(i)) for i in computation.instructions
-        ),
+        tuple((of_operation(i.op), tuple(numbers[o] for o in i.operands), shape_of(i)) for i in instructions),
     )
