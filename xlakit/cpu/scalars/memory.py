@@ -135,12 +135,14 @@ def load_every(
 
 
 def _load_apart(fn: Function, kind: PrimitiveType, first: tuple[Value, Value], stride: int, lanes: int) -> Scalar:
+    # All lanes are at constant distances from one address: sums of the index would take LLVM half of its time.
     type, width = memory_type(kind), 2 if kind.is_complex else 1
+    begin = fn.at(first[0], type, first[1] * width)
     found: list[Value] = []
     for part in range(width):
         stored = fn.constant(vector(type, lanes), 0)
         for n in range(lanes):
-            place = fn.at(first[0], type, (first[1] + n * stride) * width + part)
+            place = fn.at(begin, type, n * stride * width + part)
             stored = fn.with_lane(stored, n, fn.load(type, place))
         found.append(stored if kind.is_complex else from_stored(fn, kind, stored))
     return from_parts(tuple(found))
@@ -162,9 +164,10 @@ def store(
     """
     lanes = parts(scalar)[0].type.lanes
     if step != 1 and lanes > 1:
+        begin = fn.at(array, memory_type(kind), index * len(parts(scalar)))
         for n in range(lanes):
             one = from_parts(tuple(fn.lane(part, n) for part in parts(scalar)))
-            store(fn, kind, one, array, index + n * step, is_rounded=is_rounded)
+            store(fn, kind, one, begin, fn.i64(n * step), is_rounded=is_rounded)
         return
     type = memory_type(kind)
     if isinstance(scalar, tuple):
