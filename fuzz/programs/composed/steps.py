@@ -463,6 +463,22 @@ def _random_numbers(own: Steps, x: XlaOp, number: int) -> XlaOp:
     return own.near(x + xla.convert_element_type(word, xla.F32) * 2.0**-24)
 
 
+@family(outer=(3, 100))
+def _random_rows(own: Steps, x: XlaOp, number: int) -> XlaOp:
+    """Random bits of counters in rolled or padded rows: long chains of integers that depend on nothing but places."""
+    rows, columns = (xla.iota(own.builder, xla.make_shape(xla.U32, own.sizes), d) for d in (0, 1))
+    word = rows * own.sizes[1] + columns
+    key = xla.bitcast_convert_type(own.filled(xla.reshape(xla.slice(x, [0, 0], [1, 1]), [])), xla.U32)
+    for turn in (13, 15, 26, 6, 17, 29, 16, 24):
+        key = key + word
+        word = key ^ ((word << turn) | xla.shift_right_logical(word, 32 - turn))
+    made = xla.convert_element_type(xla.shift_right_logical(word, 9), xla.F32) * 2.0**-23
+    if number % 2:
+        return own.near(x + xla.pad(made, 0.0, [(0, 0, 0), (own.size, -own.size, 0)]))
+    first, rest = (xla.slice_in_dim(made, a, b, 1, 1) for a, b in ((0, own.size), (own.size, own.sizes[1])))
+    return own.near(x + xla.concatenate([rest, first], 1))
+
+
 @family(rank=1, replicas=2)
 def _collectives(own: Steps, x: XlaOp, number: int) -> XlaOp:
     return own.near(xla.all_reduce(x, xla.add) * 0.5 - 0.1 * number)
