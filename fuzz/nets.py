@@ -12,7 +12,6 @@ itself which program it was::
 from __future__ import annotations
 
 import gc
-import importlib
 import multiprocessing
 import os
 import re
@@ -28,16 +27,18 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from fuzz.support.children import Forked
+from fuzz.support.children import Forked, imported
 from fuzz.support.numbered import BEGUN, command
 
 # A program that is under way when the time is over may take so much longer on processors of its own.
 _PATIENCE_SECONDS = 120.0
 # Some nets have no limit where they are given 0 seconds.
 _LEAST_SECONDS = 1.0
-# These start what a fork may not have (JAX, threads), or measure times and memory of their process. The others are
-# forks of one process, which has imported their modules: a second of each net's share.
-_NOT_FORKED = ("fuzz.jax_programs", "fuzz.jax_programs.training", "fuzz.cached", "fuzz.threads", "fuzz.compile_time")
+# These need processes that have run nothing, or measure times and memory of their process. The others are forks of one
+# process, which has imported their modules: a second of each net's share. It has imported JAX, but not begun to use it.
+_NOT_FORKED = ("fuzz.cached", "fuzz.threads", "fuzz.compile_time")
+# What is imported beside the modules of commands.
+_WORKERS = {"fuzz.jax_programs": "fuzz.jax_programs.worker"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,10 +102,7 @@ NETS: tuple[Net, ...] = (
     _net("sharded", "fuzz.sharded", 2, "modules split over partitions against the whole ones"),
     _net("sharded-chains", "fuzz.sharded --chains --count 9000", 2, "chains along split dimensions, to the bit"),
     _net("sharded-products", "fuzz.sharded --products", 1, "products of split arrays, in steps, to the bit"),
-    _net("jax-programs", "fuzz.jax_programs", 3, "JAX programs with exact numbers against jaxlib's CPU"),
-    _net("jax-large", "fuzz.jax_programs --large", 1, "the same on large arrays"),
-    _net("jax-batches", "fuzz.jax_programs --batches", 1, "the same over batches, as vmap makes them"),
-    _net("jax-layouts", "fuzz.jax_programs --layouts", 1, "the same with arrays in other orders of dimensions"),
+    _net("jax-programs", "fuzz.jax_programs --mixed", 6, "JAX programs with exact numbers against jaxlib's CPU"),
     _net("jax-sharded", "fuzz.jax_programs --sharded", 3, "results of JAX programs are split as on jaxlib's CPU"),
     _net("training", "fuzz.jax_programs.training", 5, "steps of training of ordinary networks against the interpreter"),
     _net("cached", "fuzz.cached", 6, "tuned JAX programs run again from the compile cache by other processes"),
@@ -212,9 +210,9 @@ def _prepare(nets: Sequence[Net]) -> None:
     """Import what nets need, and compile and run a program, so that their forks need not."""
     forked = [net.command[0] for net in nets if net.is_forked]
     for module in forked:
-        importlib.import_module(module)
+        imported(_WORKERS.get(module, module))
     if forked:
-        forms = importlib.import_module("fuzz.forms")
+        forms = imported("fuzz.forms")
         forms.judge(forms.program_of(0, 0))
     gc.freeze()
 

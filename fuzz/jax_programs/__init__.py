@@ -6,6 +6,7 @@ sharded.py     programs over several devices, whose results are to be split alik
 layouts.py     the same programs with arguments and results in orders that are drawn
 batches.py     the same programs over a batch
 training/      steps of training of ordinary networks, whose numbers are not exact
+names.py       the names of programs
 worker.py      one program after the other, on both platforms of one process
 __main__.py    the command, which survives programs that end their process
 

@@ -16,15 +16,32 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import IO, Any
 
 from fuzz.jax_programs import __doc__ as about
+from fuzz.jax_programs.names import name_of
+from fuzz.support.children import Forked, may_fork
 from fuzz.support.numbered import command
 
+KINDS = ("large", "sharded", "layouts", "batches")
+_MIXED = ("", "large", "", "batches", "", "layouts")
 # A process compiles so many programs, so that what one of them leaves behind is not left for ever.
 _BATCH = 200
+_WORKER = "fuzz.jax_programs.worker"
 # A program that takes longer than this on both platforms together hangs.
 _LONGEST_SECONDS = 180.0
+
+
+def _begun(command: list[str], said: IO[str]) -> subprocess.Popen[str] | Forked:
+    """A process of programs, which is a fork of this one where that may be; ``said`` is what it tells of its end."""
+    environment = {**os.environ, "JAX_PLATFORMS": "xlakit,cpu"}
+    if command[0].startswith("sharded"):
+        environment |= {"XLAKIT_DEVICES": "8", "XLA_FLAGS": "--xla_force_host_platform_device_count=8"}
+    if may_fork():
+        return Forked(_WORKER, command, environment, said)
+    return subprocess.Popen(
+        [sys.executable, "-m", _WORKER, *command], env=environment, stdout=subprocess.PIPE, stderr=said, text=True
+    )
 
 
 def reports(prefix: str, first: int, count: int) -> Iterator[dict[str, Any]]:
@@ -35,13 +52,9 @@ def reports(prefix: str, first: int, count: int) -> Iterator[dict[str, Any]]:
     number, spoiled = first, -1
     while number < first + count:
         batch = min(_BATCH, first + count - number)
-        command = [sys.executable, "-m", "fuzz.jax_programs.worker", prefix, str(number), str(batch)]
-        environment = {**os.environ, "JAX_PLATFORMS": "xlakit,cpu"}
-        if prefix.startswith("sharded"):
-            environment |= {"XLAKIT_DEVICES": "8", "XLA_FLAGS": "--xla_force_host_platform_device_count=8"}
         begun, end, platform = number, number + batch, ""
         with tempfile.TemporaryFile("w+") as said:
-            process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=said, text=True)
+            process = _begun([prefix, str(number), str(batch)], said)
             hangs = threading.Timer(0, process.kill)
             try:
                 for line in process.stdout or ():
@@ -58,6 +71,9 @@ def reports(prefix: str, first: int, count: int) -> Iterator[dict[str, Any]]:
                         yield report
             finally:
                 hangs.cancel()
+                if hangs.is_alive():
+                    # The next process may be a fork of this one.
+                    hangs.join()
                 process.kill()
                 status = process.wait()
             if number < end:
@@ -68,11 +84,11 @@ def reports(prefix: str, first: int, count: int) -> Iterator[dict[str, Any]]:
                     spoiled = number
                     continue
                 kind = "jaxlib" if platform == "cpu" and number == begun else "fault"
-                yield {"seed": f"{prefix}.{number}", kind: end_of_it}
+                yield {"seed": name_of(prefix, number), kind: end_of_it}
                 number += 1
             elif spoiled == begun:
                 yield {
-                    "seed": f"{prefix}.{begun}",
+                    "seed": name_of(prefix, begun),
                     "fault": "a process died on jaxlib's CPU that had run others before",
                 }
 
@@ -88,20 +104,21 @@ def main(given: Sequence[str] | None = None) -> int:
     of_kind.add_argument("--sharded", action="store_true", help="programs over eight devices: results are split alike")
     of_kind.add_argument("--layouts", action="store_true", help="arguments and results in orders that are drawn")
     of_kind.add_argument("--batches", action="store_true", help="the programs over the dimension of a batch")
+    of_kind.add_argument("--mixed", action="store_true", help="in turn, some of all these but the sharded ones")
     parser.add_argument("--seconds", type=float, default=600, help="for how long (600)")
     options = parser.parse_args(given)
     begin, counts, times = time.monotonic(), Counter[str](), [0.0, 0.0]
-    kinds = ("large", "sharded", "layouts", "batches")
-    kind_of_program = next((kind for kind in kinds if getattr(options, kind)), "")
-    prefix = kind_of_program + options.seed
+    asked = next((kind for kind in KINDS if getattr(options, kind)), "")
+    prefix = ",".join(kind + options.seed for kind in (_MIXED if options.mixed else [asked]))
     print(f"seed {options.seed}", flush=True)
     for report in reports(prefix, options.first, options.count):
         kind = next((k for k in ("fault", "jaxlib", "refused") if k in report), "agreed")
         counts[kind] += 1
         times = [a + b for a, b in zip(times, report.get("seconds", [0.0, 0.0]), strict=True)]
         if kind in ("fault", "jaxlib"):
-            number = report["seed"].rsplit(".", 1)[1]
-            repeat = f"python -m fuzz.jax_programs{kind_of_program and ' --' + kind_of_program} --seed {options.seed}"
+            made_from, number = report["seed"].rsplit(".", 1)
+            of = made_from.removesuffix(options.seed)
+            repeat = f"python -m fuzz.jax_programs{of and ' --' + of} --seed {options.seed}"
             whose = "FAILED" if kind == "fault" else "wrong on jaxlib's CPU, not here:"
             print(f"{whose} {repeat} --first {number} --count 1\n  {report[kind]}", flush=True)
         if time.monotonic() - begin > options.seconds:

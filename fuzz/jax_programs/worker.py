@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import random
 import sys
 import time
+from collections.abc import Sequence
 from typing import Any
 
 import jax
@@ -14,6 +16,7 @@ import numpy as np
 from fuzz.jax_programs.batches import is_batch, over_batch, sizes, with_knobs
 from fuzz.jax_programs.control import arguments, program
 from fuzz.jax_programs.layouts import in_layouts
+from fuzz.jax_programs.names import name_of
 
 
 def values(seed: str) -> list[Any]:
@@ -121,18 +124,20 @@ def _differing(actual: Any, expected: Any) -> str:
     return f"from element {first} on {own} instead of {other}"
 
 
-def main() -> None:
-    """Programs by the seeds on the command line: a prefix, the first number, how many."""
-    prefix, first, count = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
+def main(arguments: Sequence[str]) -> None:
+    """Programs by what they are made from: prefixes of their names, the first number, how many."""
+    prefix, (first, count) = arguments[0], map(int, arguments[1:])
+    # A fork of a process that has read the environment before.
+    jax.config.update("jax_platforms", os.environ["JAX_PLATFORMS"])
     for platform in ("cpu", "xlakit"):
         # Without one of them every program would seem to be refused by JAX.
         jax.devices(platform)
     for number in range(first, first + count):
         print(json.dumps({"begin": number}), flush=True)
-        print(json.dumps(judge(f"{prefix}.{number}")), flush=True)
+        print(json.dumps(judge(name_of(prefix, number))), flush=True)
         if number % 25 == 24:
             jax.clear_caches()
 
 
 if __name__ == "__main__":
-    main()
+    main(sys.argv[1:])

@@ -13,11 +13,16 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Any, Self
+from typing import IO, Any, Self
 
 _ROOT = Path(__file__).parents[2]
 # How children begin: a fork of a process that may have threads could wait for them for ever.
 _START = {"method": "spawn"}
+
+
+def may_fork() -> bool:
+    """Whether children are forks of this process, which is one itself."""
+    return _START["method"] == "fork"
 
 
 def free_port() -> int:
@@ -59,13 +64,15 @@ def logs(folder: Path, count: int) -> list[str]:
 class Forked:
     """``main`` of a module in a fork of this process, which has no threads; used as a ``Popen`` with a piped output.
 
-    Nothing that it writes to standard error is seen. Children of its own are forks, too.
+    What it writes to standard error is in the file ``said``, if one is given. Children of its own are forks, too.
     """
 
-    def __init__(self, module: str, arguments: Sequence[str], environment: Mapping[str, str]) -> None:
+    def __init__(
+        self, module: str, arguments: Sequence[str], environment: Mapping[str, str], said: IO[str] | None = None
+    ) -> None:
         own, given = os.pipe()
         context = multiprocessing.get_context("fork")
-        self._process = context.Process(target=_run, args=(module, arguments, environment, given))
+        self._process = context.Process(target=_run, args=(module, arguments, environment, given, said))
         self._process.start()
         os.close(given)
         self.stdout = os.fdopen(own)
@@ -87,13 +94,21 @@ class Forked:
         return self._process.exitcode or 0
 
 
-def _run(module: str, arguments: Sequence[str], environment: Mapping[str, str], output: int) -> None:
+def _run(
+    module: str, arguments: Sequence[str], environment: Mapping[str, str], output: int, said: IO[str] | None
+) -> None:
     _START["method"] = "fork"
     os.dup2(output, 1)
     os.close(output)
-    os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
+    os.dup2(said.fileno() if said else os.open(os.devnull, os.O_WRONLY), 2)
     os.environ.update(environment)
-    sys.exit(importlib.import_module(module).main(arguments))
+    sys.exit(imported(module).main(arguments))
+
+
+def imported(module: str) -> Any:
+    """The module that ``python -m`` runs by this name."""
+    found: Any = importlib.import_module(module)
+    return importlib.import_module(f"{module}.__main__") if hasattr(found, "__path__") else found
 
 
 class Child:
