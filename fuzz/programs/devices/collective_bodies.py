@@ -14,11 +14,14 @@ def all_reduce(author: Author, scope: Scope) -> None:
     groups = author.groups(scope, spans=True, various=True)
     first = author.operand(scope)
     operands = [first, *(author.operand(scope, first.kind) for _ in range(author.integer(0, 1)))]
+    begins = author.chance(0.35)
+    if begins:
+        operands = handed(author, scope, operands)
     call = f"({', '.join(o.name for o in operands)}), {groups.text}, to_apply={author.reducer(first.kind)}"
     shape = operands[0].shape if len(operands) == 1 else f"({', '.join(o.shape for o in operands)})"
-    if author.chance(0.35):
+    if begins:
         started = scope.emit(shape, f"all-reduce-start{call}")
-        between(author, scope)
+        between(author, scope, operands)
         name = scope.emit(shape, f"all-reduce-done({started})")
     else:
         name = scope.emit(shape, f"all-reduce{call}")
@@ -35,8 +38,9 @@ def all_gather(author: Author, scope: Scope) -> None:
     dims = [n * groups.size if d == along else n for d, n in enumerate(one.dims)]
     whole, attributes = f"{one.kind}[{join(dims)}]", f"dimensions={{{along}}}, {groups.text}"
     if author.chance(0.35):
+        [one] = handed(author, scope, [one])
         started = scope.emit(f"({one.shape}, {whole})", f"all-gather-start({one.name}), {attributes}")
-        between(author, scope)
+        between(author, scope, [one])
         scope.add(one.kind, dims, f"all-gather-done({started})")
     else:
         scope.add(one.kind, dims, f"all-gather({one.name}), {attributes}")
@@ -127,11 +131,14 @@ def permute(author: Author, scope: Scope) -> None:
         author.channels += 1
         attributes += f", channel_id={author.channels}"
     operands = [author.operand(scope) for _ in range(2 if author.chance(0.2) else 1)]
+    begins = author.chance(0.35)
+    if begins:
+        operands = handed(author, scope, operands)
     names, shapes = ", ".join(o.name for o in operands), ", ".join(o.shape for o in operands)
     shape = shapes if len(operands) == 1 else f"({shapes})"
-    if author.chance(0.35):
+    if begins:
         started = scope.emit(f"({shape}, {shape})", f"collective-permute-start({names}), {attributes}")
-        between(author, scope)
+        between(author, scope, operands)
         name = scope.emit(shape, f"collective-permute-done({started})")
     else:
         name = scope.emit(shape, f"collective-permute({names}), {attributes}")
@@ -189,6 +196,7 @@ def asynchronous(
 ) -> None:
     """A collective as the computation of an async-start."""
     author.scopes += 1
+    given = handed(author, scope, given)
     inner = Scope(f"s{author.scopes}_")
     names = [inner.emit(o.shape, f"parameter({n})") for n, o in enumerate(given)]
     result = made[0]
@@ -196,14 +204,27 @@ def asynchronous(
     called = author.close(inner, root)
     shapes, arguments = ", ".join(o.shape for o in given), ", ".join(o.name for o in given)
     started = scope.emit(f"(({shapes}), {result.shape}, u32[])", f"async-start({arguments}), calls={called}")
-    between(author, scope)
+    between(author, scope, given)
     if author.chance(0.2):
         started = scope.emit(f"(({shapes}), {result.shape}, u32[])", f"async-update({started})")
     scope.add(result.kind, result.dims, f"async-done({started})")
 
 
-def between(author: Author, scope: Scope) -> None:
-    """What runs while a collective is under way: now and then another one."""
+def handed(author: Author, scope: Scope, operands: Sequence[Named]) -> list[Named]:
+    """What is given to a collective that begins: mostly nothing else reads it, so that its memory is free then."""
+    if author.chance(0.4):
+        return list(operands)
+    made = [scope.add(o.kind, o.dims, f"{'not' if o.kind == 'pred' else 'negate'}({o.name})") for o in operands]
+    del scope.values[-len(made) :]
+    return made
+
+
+def between(author: Author, scope: Scope, given: Sequence[Named]) -> None:
+    """What runs while a collective of given values is under way: now and then another one, such as of this shape."""
+    if author.chance():
+        one = author.operand(scope, given[0].kind, given[0].dims)
+        attributes = f"{author.groups(scope, spans=True).text}, to_apply={author.reducer(one.kind)}"
+        scope.add(one.kind, one.dims, f"all-reduce({one.name}), {attributes}")
     for _ in range(author.integer(0, 3)):
         author.compute(scope)
     if author.chance(0.3):
