@@ -2,22 +2,17 @@
 
 Each program is one operation with up to three numbers changed: an index, a size, a dimension number, a window. It
 must be refused with a typed error, and so must its text and its proto, or give the same results on both backends.
-Arguments end (or begin) at a protected page, so that compiled code that reads beyond an argument crashes. Programs run
-in a child process, which prints the number of each program before it runs: so a crash is reported with its program.
+Arguments end (or begin) at a protected page, so that compiled code that reads beyond an argument crashes: programs run
+in a child process, whose death is a finding.
 """
 
 from __future__ import annotations
 
-import argparse
 import ctypes
-import faulthandler
 import mmap
 import resource
 import signal
-import subprocess
 import sys
-import time
-from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
@@ -26,7 +21,8 @@ import numpy as np
 from fuzz.modules import difference
 from fuzz.programs.operations.attributes import Trial, trial
 from fuzz.programs.values import EDGES, SMALL, Array, make_values
-from fuzz.support.numbered import Tally, TooSlowError, parser, time_limit
+from fuzz.support.children import Child
+from fuzz.support.numbered import Tally, TooSlowError, entries, parser, run, time_limit
 from xlakit import compile as compile_program
 from xlakit.errors import ExecutionError, InternalError, XlakitError
 from xlakit.ir.instruction import HloModule
@@ -35,6 +31,7 @@ from xlakit.tools.inputs import flatten
 _SECONDS = 10.0
 _ADDRESS_SPACE_BYTES = 16 << 30
 _NO_ACCESS = 0
+_OUTCOMES = ("refused", "agreed", "left out")
 
 
 class Guarded:
@@ -75,8 +72,8 @@ def arguments(one: Trial, rng: np.random.Generator, guarded: Guarded) -> list[Ar
     return found
 
 
-def judge(seed: int, number: int, guarded: Guarded, *, show: bool = False) -> str:
-    """The outcome of a program: ``"refused"``, ``"agreed"``, ``"left out"``, or its fault in words."""
+def judge(seed: int, number: int, guarded: Guarded) -> str:
+    """The outcome of a program: one of :data:`_OUTCOMES`, or its fault in words."""
     one = trial(seed, number)
     if one is None or not one.is_small:
         return "left out"
@@ -87,8 +84,6 @@ def judge(seed: int, number: int, guarded: Guarded, *, show: bool = False) -> st
             return "FAILED: an error without a word"
         accepted = _accepted_as(one)
         return f"FAILED: {accepted} is accepted, though {error}" if accepted else "refused"
-    if show:
-        print(module.to_text())
     given = arguments(one, np.random.default_rng([seed, number, 1]), guarded)
     expected, actual = (_outcome(module, backend, given) for backend in ("interpreter", "cpu"))
     for outcome in (expected, actual):
@@ -144,68 +139,35 @@ def _outcome(module: Any, backend: str, given: Sequence[Array]) -> Any:
         return error
 
 
-def _work(seed: int, start: int, stop: int) -> None:
-    """Judge programs, and print a line for each; its number is printed before it runs, to identify it in a crash."""
-    faulthandler.enable()
+def judge_in_limits(seed: int, number: int) -> str:
+    """As :func:`judge`, in a process of its own, with limits of time and memory."""
     resource.setrlimit(resource.RLIMIT_AS, (_ADDRESS_SPACE_BYTES, resource.RLIM_INFINITY))
-    for number in range(start, stop):
-        print(number, flush=True)
-        try:
-            with time_limit(_SECONDS, signal.ITIMER_REAL):
-                outcome = judge(seed, number, Guarded())
-        except TooSlowError:
-            outcome = "left out"
-        except Exception as error:  # outside of both backends: rules and verifier
-            outcome = f"FAILED: {type(error).__name__}: {error}"
-        print(number, outcome.replace("\n", " | "), flush=True)
-
-
-def run(seed: int, count: int, seconds: float | None = None) -> tuple[Counter[str], list[str]]:
-    """Judge ``count`` programs, or as many as ``seconds`` are enough for: counts by outcome, and the failures."""
-    outcomes: Counter[str] = Counter()
-    failures: list[str] = []
-    begun, number = time.monotonic(), 0
-    while number < count and not (seconds and time.monotonic() - begun > seconds):
-        command = [sys.executable, "-m", "fuzz.attributes", "--seed", str(seed), "--work", f"{number}:{count}"]
-        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as child:
-            assert child.stdout is not None
-            current, outcome = number, ""
-            for line in child.stdout:
-                head, _, outcome = line.rstrip("\n").partition(" ")
-                current = int(head)
-                if outcome:
-                    outcomes[outcome.partition(":")[0]] += 1
-                    if outcome.startswith("FAILED"):
-                        failures.append(f"--seed {seed} --number {current}: {outcome[8:]}")
-                if seconds and time.monotonic() - begun > seconds:
-                    child.kill()
-            ended = child.wait()
-        late = bool(seconds) and time.monotonic() - begun > seconds
-        if ended and not late:
-            outcomes["FAILED"] += 1
-            failures.append(f"--seed {seed} --number {current}: the process ended with status {ended}")
-        number = current + 1
-    return outcomes, failures
+    try:
+        with time_limit(_SECONDS, signal.ITIMER_REAL):
+            return judge(seed, number, Guarded())
+    except TooSlowError:
+        return "left out"
+    except Exception as error:  # outside of both backends: rules and verifier
+        return f"FAILED: {type(error).__name__}: {error}"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command."""
-    options_of = parser("fuzz.attributes", __doc__, 5000)
-    options_of.add_argument("--work", default="", help=argparse.SUPPRESS)
-    options = options_of.parse_args(arguments)
-    if options.work:
-        start, stop = map(int, options.work.split(":"))
-        _work(options.seed, start, stop)
-        return 0
-    if options.number is not None:
-        outcome = judge(options.seed, options.number, Guarded(), show=True)
-        print(outcome)
-        return int(outcome.startswith("FAILED"))
-    outcomes, failures = run(options.seed, options.count, options.seconds)
-    for failure in failures:
-        print(f"FAILED python -m fuzz.attributes {failure}")
-    print(f"{outcomes.total()} programs, {len(failures)} failures{Tally(outcomes).summary()}")
-    return 1 if failures else 0
+    options = parser("fuzz.attributes", __doc__, 5000).parse_args(arguments)
+    child, tally = Child(judge_in_limits), Tally()
+
+    def fault_of(number: int) -> str:
+        if options.number is not None and (one := trial(options.seed, number)) is not None:
+            print(one.unchecked().to_text())
+        outcome = child.ask(options.seed, number)
+        if outcome in _OUTCOMES:
+            tally.counts[outcome] += 1
+            return ""
+        return outcome.removeprefix("FAILED: ")
+
+    status = run("fuzz.attributes", entries(options, fault_of), options.seconds, tally.summary)
+    child.close()
+    return status
 
 
 if __name__ == "__main__":

@@ -111,14 +111,18 @@ def imported(module: str) -> Any:
     return importlib.import_module(f"{module}.__main__") if hasattr(found, "__path__") else found
 
 
+class NoAnswerError(Exception):
+    """How a child ended before it gave an answer."""
+
+
 class Child:
     """Runs ``judge`` on requests in a child process, which is kept until it dies or exceeds its time.
 
-    judge: gives what is wrong, in words; a function of a module, so that another process finds it.
+    judge: gives what is wrong, in words, for :meth:`ask`; a function of a module, so that another process finds it.
     environment: what the process has in its environment beyond this one's.
     """
 
-    def __init__(self, judge: Callable[..., str], environment: Mapping[str, str] | None = None) -> None:
+    def __init__(self, judge: Callable[..., Any], environment: Mapping[str, str] | None = None) -> None:
         self._judge = judge
         self._environment = dict(environment or {})
         self._process: Any = None
@@ -126,18 +130,31 @@ class Child:
 
     def ask(self, *request: Any, seconds: float = 120.0) -> str:
         """What ``judge`` says of the request, or how the process ended."""
+        self.submit(*request)
+        try:
+            return self.answer(seconds)
+        except NoAnswerError as error:
+            return str(error)
+
+    def submit(self, *request: Any) -> None:
+        """Send a request; :meth:`answer` gives what comes of it. One at a time."""
         pipe = self._pipe or self._start()
         pipe.send(request)
-        if not pipe.poll(seconds):
+
+    def answer(self, seconds: float) -> Any:
+        """What ``judge`` gives for the request. Raises NoAnswerError."""
+        assert self._pipe is not None
+        if not self._pipe.poll(seconds):
             self.close()
-            return f"took more than {seconds:.0f} s"
+            raise NoAnswerError(f"took more than {seconds:.0f} s")
         try:
-            return str(pipe.recv())
+            return self._pipe.recv()
         except EOFError:
             self._process.join()
             code = self._process.exitcode
             self.close()
-            return f"died of {signal.Signals(-code).name}" if code < 0 else f"ended with status {code}"
+            end = f"died of {signal.Signals(-code).name}" if code < 0 else f"ended with status {code}"
+            raise NoAnswerError(end) from None
 
     def close(self) -> None:
         """End the process, if there is one."""
@@ -159,7 +176,7 @@ class Child:
         return own
 
 
-def _serve(pipe: Connection, other: Connection, judge: Callable[..., str], environment: Mapping[str, str]) -> None:
+def _serve(pipe: Connection, other: Connection, judge: Callable[..., Any], environment: Mapping[str, str]) -> None:
     # Where this process holds the other end, too, it never learns that the one that asks has died.
     other.close()
     os.environ.update(environment)

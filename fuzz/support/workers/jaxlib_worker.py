@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import multiprocessing
 from collections.abc import Sequence
-from multiprocessing.connection import Connection
+from functools import cache
 from typing import Any
 
 from fuzz.programs.draft import Program
+from fuzz.support.children import Child, NoAnswerError
 from xlakit.errors import UnsupportedError
 
 # Compilation and execution of the small programs here take a fraction of a second.
@@ -19,57 +19,36 @@ class JaxlibWorker:
     """Sends programs to a process that runs them on jaxlib, and collects the results in their order."""
 
     def __init__(self) -> None:
-        self._start()
-
-    def _start(self) -> None:
-        context = multiprocessing.get_context("spawn")
-        self._connection, theirs = context.Pipe()
-        self._process = context.Process(target=_serve, args=(theirs,), daemon=True)
-        self._process.start()
-        theirs.close()
+        self._child = Child(_run)
 
     def submit(self, program: Program) -> None:
         """Send a program; :meth:`result` gives what comes of it. One at a time."""
-        self._connection.send((program.text, program.arguments))
+        self._child.submit(program.text, program.arguments)
 
     def result(self) -> list[Any]:
         """The results of the replicas; raises UnsupportedError where jaxlib refuses the program, or dies of it."""
-        reason = f"gave no result in {_TIMEOUT_SECONDS:.0f} s"
-        if self._connection.poll(_TIMEOUT_SECONDS):
-            try:
-                refusal, value = self._connection.recv()
-            except EOFError:
-                self._process.join(5)
-                reason = f"ended its process with status {self._process.exitcode}"
-            else:
-                if refusal is not None:
-                    raise UnsupportedError(refusal)
-                return value
-        self.close()
-        self._start()
-        raise UnsupportedError(f"jaxlib {reason}")
+        try:
+            refusal, value = self._child.answer(_TIMEOUT_SECONDS)
+        except NoAnswerError as error:
+            raise UnsupportedError(f"jaxlib {error}") from None
+        if refusal is not None:
+            raise UnsupportedError(refusal)
+        return value
 
     def close(self) -> None:
         """End the process."""
-        self._connection.close()
-        self._process.kill()
-        self._process.join()
+        self._child.close()
 
 
-def _serve(connection: Connection[Any, Any]) -> None:
+@cache
+def _backend() -> Any:
     from xlakit.tools.jaxlib_backend import JaxlibBackend
 
-    backend = JaxlibBackend(REPLICAS)
-    while True:
-        try:
-            text, arguments = connection.recv()
-        except EOFError:
-            return
-        connection.send(_run(backend, text, arguments))
+    return JaxlibBackend(REPLICAS)
 
 
-def _run(backend: Any, text: str, arguments: Sequence[Sequence[Any]]) -> tuple[str | None, Any]:
+def _run(text: str, arguments: Sequence[Sequence[Any]]) -> tuple[str | None, Any]:
     try:
-        return None, backend.run_replicas(text, arguments)
+        return None, _backend().run_replicas(text, arguments)
     except UnsupportedError as error:
         return error.rule, None
