@@ -10,8 +10,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
+from fuzz.modules import difference_in_bits
 from fuzz.programs.devices.collective_bodies import spread_module
 from fuzz.programs.devices.copies import copies_module
 from fuzz.programs.devices.rendezvous import Spread
@@ -26,20 +25,6 @@ _LONGEST_SECONDS = 25.0
 _KNOBS = {"collective_matmul.when": 2, "small_products.most_products": 0}
 
 
-def difference(actual: Any, expected: Any) -> str:
-    """Describe the fault of a device's results; "" if there is none."""
-    for number, (a, b) in enumerate(zip(actual, expected, strict=True)):
-        if a.shape != b.shape or a.dtype != b.dtype:
-            return f"result {number}: {a.dtype}{list(a.shape)} instead of {b.dtype}{list(b.shape)}"
-        with np.errstate(all="ignore"):
-            unequal = (np.not_equal(array, array) for array in (a, b))
-            wrong = np.asarray(~(np.equal(a, b) | np.logical_and(*unequal)))
-        if wrong.any():
-            where = tuple(int(i) for i in np.argwhere(wrong)[0])
-            return f"result {number}: {wrong.sum()} elements differ; at {list(where)}: {a[where]} instead of {b[where]}"
-    return ""
-
-
 def judge(program: Spread, runs: int = 2) -> tuple[str, int]:
     """Describe the fault of a module's compiled code, "" if there is none; count the collectives of Python."""
     module = HloModule.from_text(program.text)
@@ -48,10 +33,10 @@ def judge(program: Spread, runs: int = 2) -> tuple[str, int]:
         executable: Any = compile_program(module, backend="cpu")
         for _ in range(runs):
             actual = executable.execute_replicated(program.arguments)
-            for device, (a, b) in enumerate(zip(actual, expected, strict=True)):
-                fault = difference(a, b)
-                if fault:
-                    return f"device {device}: {fault}", 0
+            for device, results in enumerate(zip(actual, expected, strict=True)):
+                for number, (a, b) in enumerate(zip(*results, strict=True)):
+                    if fault := difference_in_bits(a, b):
+                        return f"device {device}: result {number}: {fault}", 0
     except Exception as error:  # any exception is a finding, with the program that caused it
         return f"{type(error).__name__}: {error}", 0
     return "", len(executable.host_instructions)

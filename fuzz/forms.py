@@ -16,11 +16,9 @@ from __future__ import annotations
 
 import sys
 from argparse import Namespace
-from typing import Any
-
-import numpy as np
 
 from fuzz import forced
+from fuzz.modules import difference_in_bits
 from fuzz.programs.draft import Program
 from fuzz.programs.forms.expressions import expressions
 from fuzz.programs.forms.modules import forms_module
@@ -31,24 +29,6 @@ from xlakit.options import DEFAULT, Options
 from xlakit.tools.inputs import flatten
 
 
-def unlike(actual: Any, expected: Any) -> str:
-    """Describe what differs between two arrays; "" if nothing does. One NaN is as good as another."""
-    a, b = np.asarray(actual), np.asarray(expected)
-    if a.shape != b.shape or a.dtype != b.dtype:
-        return f"{a.dtype}{list(a.shape)} instead of {b.dtype}{list(b.shape)}"
-    wide = np.complex128 if b.dtype.kind == "c" else np.float64
-    is_whole = b.dtype.kind in "biu" or b.dtype.name.startswith(("int", "uint"))
-    own, other = (x if is_whole else x.astype(wide) for x in (a, b))
-    wrong = np.asarray(own != other)
-    if not is_whole:
-        wrong &= ~(np.isnan(own) & np.isnan(other))
-        wrong |= (np.signbit(np.real(own)) != np.signbit(np.real(other))) & ~np.isnan(other)
-    if not wrong.any():
-        return ""
-    where = tuple(int(i) for i in np.argwhere(wrong)[0])
-    return f"{np.count_nonzero(wrong)} of {wrong.size} differ; at {list(where)}: {a[where]} instead of {b[where]}"
-
-
 def judge(program: Program) -> str:
     """Describe the fault of a module's compiled code; "" if there is none."""
     parsed = HloModule.from_text(program.text)
@@ -57,7 +37,7 @@ def judge(program: Program) -> str:
         actual = flatten(compile_program(parsed, backend="cpu", cache=False)(*program.arguments[0]))
     except Exception as error:  # any exception is a finding, with the program that caused it
         return f"{type(error).__name__}: {error}"
-    faults = ((name, unlike(actual[name], expected[name])) for name in expected)
+    faults = ((name, difference_in_bits(actual[name], expected[name])) for name in expected)
     return next((f"result {name}: {fault}" for name, fault in faults if fault), "")
 
 

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import sys
 from argparse import Namespace
+from collections.abc import Callable
 from typing import Any
 
 import ml_dtypes
@@ -69,19 +70,37 @@ def difference(actual: Any, expected: Any, epsilon: float = 0.0, spread: Any = 0
 
     epsilon: where it is not the type's own; spread: how far floats go, element by element, when roundings differ.
     """
+    return _described(actual, expected, lambda a, b: a != b if _is_whole(b) else _beyond(a, b, epsilon, spread))
+
+
+def difference_in_bits(actual: Any, expected: Any) -> str:
+    """The same for an array that is to have these bits, but for NaNs, of which one is as good as another."""
+    return _described(actual, expected, lambda a, b: a != b if _is_whole(b) else _other_bits(a, b))
+
+
+def _described(actual: Any, expected: Any, wrong_where: Callable[[Any, Any], Any]) -> str:
     a, b = np.asarray(actual), np.asarray(expected)
     if a.shape != b.shape or a.dtype != b.dtype:
         return f"{a.dtype}{list(a.shape)} instead of {b.dtype}{list(b.shape)}"
-    if a.dtype.kind in "biu" or a.dtype.name.startswith(("int", "uint")):
-        wrong = a != b
-    else:
-        wrong = _beyond(a, b, epsilon, spread)
+    wrong = np.asarray(wrong_where(a, b))
     if not wrong.any():
         return ""
     where = tuple(int(i) for i in np.argwhere(wrong)[0])
     return (
         f"{np.count_nonzero(wrong)} of {wrong.size} elements differ; at {list(where)}: {a[where]} instead of {b[where]}"
     )
+
+
+def _is_whole(array: Any) -> bool:
+    return array.dtype.kind in "biu" or array.dtype.name.startswith(("int", "uint"))
+
+
+def _other_bits(a: Any, b: Any) -> Any:
+    wide = np.complex128 if b.dtype.kind == "c" else np.float64
+    own, other = a.astype(wide), b.astype(wide)
+    signs = [np.signbit(part(own)) != np.signbit(part(other)) for part in (np.real, np.imag)]
+    wrong = np.asarray(own != other) & ~(np.isnan(own) & np.isnan(other))
+    return wrong | ((signs[0] | signs[1]) & ~np.isnan(other))
 
 
 def _beyond(a: Any, b: Any, epsilon: float, spread: Any) -> Any:

@@ -12,7 +12,7 @@ import random
 import sys
 from collections.abc import Sequence
 
-from fuzz.collectives import difference
+from fuzz.modules import difference_in_bits
 from fuzz.programs.devices.collective_bodies import spread_module
 from fuzz.programs.devices.copies import copies_module
 from fuzz.programs.devices.rendezvous import Spread
@@ -65,7 +65,8 @@ def judge(
     except Exception as error:  # any exception is a finding
         return f"{type(error).__name__}: {error}"
     for device, own in zip(here, actual, strict=True):
-        fault = difference(own, expected[device])
+        faults = map(difference_in_bits, own, expected[device])
+        fault = next(filter(None, faults), "")
         if fault:
             return f"device {device}: {fault}"
     return ""

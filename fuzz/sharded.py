@@ -17,11 +17,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from fuzz.modules import difference, epsilons
+from fuzz.modules import difference, difference_in_bits, epsilons
 from fuzz.programs.composed.modules import module
 from fuzz.programs.composed.split_chains import chain, product_chain
 from fuzz.programs.draft import Program
-from fuzz.programs.shardings import Array, annotated, cut, join
+from fuzz.programs.shardings import annotated, cut, join
 from fuzz.programs.split_steps import STEPS, register_calls
 from fuzz.support import numbered
 from xlakit import compile as compile_program
@@ -78,24 +78,10 @@ def judge(
             actual = join([np.asarray(r[name]) for r in results], sharding, np.shape(value))
         except ValueError as error:
             return f"result {name}: {error}"
-        fault = _bits(actual, np.asarray(value)) if exact else difference(actual, value, epsilon)
+        fault = difference_in_bits(actual, value) if exact else difference(actual, value, epsilon)
         if fault:
             return f"result {name}: {fault}"
     return ""
-
-
-def _bits(actual: Array, expected: Array) -> str:
-    """Describe the fault of an array whose bits are to be the same except for NaN; "" if there is none."""
-    if actual.dtype.kind not in "fc":
-        return difference(actual, expected)
-    signs = [np.signbit(part(a)) & ~np.isnan(a) for a in (actual, expected) for part in (np.real, np.imag)]
-    same = ((actual == expected) | (np.isnan(actual) & np.isnan(expected))) & (signs[0] == signs[2])
-    wrong = ~(same & (signs[1] == signs[3]))
-    if not wrong.any():
-        return ""
-    where = tuple(int(i) for i in np.argwhere(wrong)[0])
-    count = f"{np.count_nonzero(wrong)} of {wrong.size} elements differ in bits"
-    return f"{count}; at {list(where)}: {actual[where]} instead of {expected[where]}"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

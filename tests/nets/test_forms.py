@@ -5,7 +5,8 @@ from collections import Counter
 
 import numpy as np
 
-from fuzz.forms import drawn, judge, program_of, unlike
+from fuzz.forms import drawn, judge, program_of
+from fuzz.modules import difference_in_bits
 from fuzz.programs.forms.expressions import expressions
 from fuzz.programs.forms.modules import forms_module
 from fuzz.programs.values import ALL_TYPES
@@ -41,11 +42,11 @@ def test_expressions_of_every_type_agree():
 
 def test_arrays_are_compared_to_the_bit_but_for_nans():
     x = np.array([0.0, np.nan, 1.0], np.float32)
-    assert not unlike(x, x.copy())
-    assert not unlike(x, np.array([0.0, -np.nan, 1.0], np.float32))
-    assert "-0.0 instead of 0.0" in unlike(np.array([-0.0], np.float32), np.array([0.0], np.float32))
-    assert "1 of 3 differ" in unlike(x, np.array([0.0, 2.0, 1.0], np.float32))
-    assert "instead of" in unlike(x, x.astype(np.float64))
+    assert not difference_in_bits(x, x.copy())
+    assert not difference_in_bits(x, np.array([0.0, -np.nan, 1.0], np.float32))
+    assert "-0.0 instead of 0.0" in difference_in_bits(np.array([-0.0], np.float32), np.array([0.0], np.float32))
+    assert "1 of 3 elements differ" in difference_in_bits(x, np.array([0.0, 2.0, 1.0], np.float32))
+    assert "instead of" in difference_in_bits(x, x.astype(np.float64))
 
 
 def test_modules_are_compiled_as_usual_for_other_vectors_and_with_knobs():
