@@ -5,14 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
 
 import numpy as np
 
+from fuzz.programs.chance import Chance
 from fuzz.programs.values import EDGES, Array, make_values, with_nans_of_all_bits
 from fuzz.support.tolerances import EXACT, Measure, Tolerance
-
-_T = TypeVar("_T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,11 +71,11 @@ def family(opcode: str, cases: Sequence[str] = ("",), weight: float = 1.0) -> Ca
     return enter
 
 
-class Draft:
+class Draft(Chance):
     """HLO text in the making. Every choice is drawn from ``rng``, so a seed tells the program."""
 
     def __init__(self, rng: np.random.Generator) -> None:
-        self.rng = rng
+        super().__init__(rng)
         self._computations: list[str] = []
         self._lines: list[str] = []
         self._parameters: list[list[Array]] = []
@@ -86,25 +84,9 @@ class Draft:
 
     # -- chance ------------------------------------------------------------------------------------
 
-    def chance(self, probability: float = 0.5) -> bool:
-        """True so often."""
-        return bool(self.rng.random() < probability)
-
-    def pick(self, choices: Sequence[_T]) -> _T:
-        """One of the choices."""
-        return choices[int(self.rng.integers(len(choices)))]
-
-    def integer(self, low: int, high: int) -> int:
-        """A number from ``low`` to ``high``, both included."""
-        return int(self.rng.integers(low, high + 1))
-
     def integers(self, low: int, high: int, count: int) -> list[int]:
         """So many numbers from ``low`` to ``high``."""
         return [self.integer(low, high) for _ in range(count)]
-
-    def permutation(self, count: int) -> list[int]:
-        """The numbers below ``count``, in some order."""
-        return [int(i) for i in self.rng.permutation(count)]
 
     def subset(self, count: int, size: int | None = None) -> list[int]:
         """Some of the numbers below ``count``, ascending."""

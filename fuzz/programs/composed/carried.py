@@ -23,9 +23,9 @@ from itertools import pairwise
 import numpy as np
 
 import xlakit as xla
+from fuzz.programs.chance import Chance
 from fuzz.programs.composed.sketch import (
     LARGEST,
-    Chance,
     Frame,
     Op,
     Sketched,
@@ -61,7 +61,7 @@ def _permuted(frame: Frame, state: State) -> State:
 
 def _repeated(frame: Frame, state: State) -> State:
     """Elements take the values of others, which others keep."""
-    return [frame.chance.one_of([v for v in state if same_shape(v, own)]) for own in state]
+    return [frame.chance.pick([v for v in state if same_shape(v, own)]) for own in state]
 
 
 def _crosswise(frame: Frame, state: State) -> State:
@@ -107,7 +107,7 @@ def _stepped(frame: Frame, state: State) -> State:
     found: State = []
     for own in state:
         new = [v for v in made if same_shape(v, own)]
-        found.append(frame.chance.one_of(new) if new and frame.chance.chance(0.8) else own)
+        found.append(frame.chance.pick(new) if new and frame.chance.chance(0.8) else own)
     return found
 
 
@@ -130,7 +130,7 @@ def _branched(frame: Frame, state: State) -> State:
     def branch(given: Op) -> Op:
         *inside, counter = elements(given)
         inner = Frame(chance, given.builder, list(inside), [counter], frame.depth + 1)
-        moves = [_unseen] if chance.chance(0.3) else [chance.one_of(MOVES) for _ in range(chance.integer(0, 2))]
+        moves = [_unseen] if chance.chance(0.3) else [chance.pick(MOVES) for _ in range(chance.integer(0, 2))]
         return xla.tuple_(given.builder, *_moved(inner, inside, moves))
 
     if chance.chance():
@@ -164,14 +164,14 @@ def _scanned(frame: Frame, state: State) -> State:
     arrays = [i for i, v in enumerate(state) if v.shape.rank > 0 and v.shape.dimensions[0]]
     if not arrays or frame.depth >= _DEEPEST:
         return state
-    chance, place = frame.chance, frame.chance.one_of(arrays)
+    chance, place = frame.chance, frame.chance.pick(arrays)
     carries = [v for v in state if kind_of(v) is kind_of(state[place]) and v.shape.rank < 2][:3]
 
     def body(row: Op, *inside: Op) -> Op:
         inner = Frame(chance, row.builder, [row, *inside], [], frame.depth + 1)
         last = _moved(inner, list(inside), drawn(inner, 1)) if inside else []
         take(inner, STEPS)
-        return xla.tuple_(row.builder, chance.one_of([v for v in inner.values if same_shape(v, row)]), *last)
+        return xla.tuple_(row.builder, chance.pick([v for v in inner.values if same_shape(v, row)]), *last)
 
     found = elements(xla.scan([state[place]], carries, body, 0, is_reverse=chance.chance(0.3)))
     made = list(state)
@@ -200,7 +200,7 @@ def _solved(frame: Frame, state: State) -> State:
     found = list(state)
     for place, own in enumerate(state):
         if is_real(own) and own.shape.num_elements > 1:
-            rows, triangle = own.shape.dimensions[0], frame.chance.one_of([76, 85])
+            rows, triangle = own.shape.dimensions[0], frame.chance.pick([76, 85])
             matrix = frame.spread(frame.scalar(xla.F32, 1), (rows, rows))
             right = xla.reshape(xla.convert_element_type(own, xla.F32), (rows, own.shape.num_elements // rows))
             config = f"{{diag = 85 : ui8, side = 76 : ui8, trans_x = 78 : ui8, uplo = {triangle} : ui8}}"
@@ -225,7 +225,7 @@ MOVES: tuple[Move, ...] = (
 
 def drawn(frame: Frame, count: int) -> list[Move]:
     """So many moves."""
-    return [frame.chance.one_of(MOVES) for _ in range(count)]
+    return [frame.chance.pick(MOVES) for _ in range(count)]
 
 
 def _moved(frame: Frame, state: State, moves: Sequence[Move]) -> State:
@@ -262,12 +262,12 @@ def loop(frame: Frame, state: State, moves: int) -> State:
     chance = frame.chance
     place = chance.integer(0, len(state))
     down = chance.chance(0.15)
-    limit = chance.one_of([0, 1, 2, 3, 5, 9, 17]) if frame.depth else chance.one_of([1, 3, 4, 7, 12, 20, 33])
+    limit = chance.pick([0, 1, 2, 3, 5, 9, 17]) if frame.depth else chance.pick([1, 3, 4, 7, 12, 20, 33])
     bounded = chance.chance(0.2) and frame.depth == 0
     start = frame.scalar(xla.S32, limit if down else 0)
     whole = [*state[:place], start, *state[place:]]
     # What a body is given and gives back as it was: the goal, the data, where it began.
-    kept = set(chance.some(range(len(state)), chance.one_of([0.0, 0.2, 0.5])))
+    kept = set(chance.some(range(len(state)), chance.pick([0.0, 0.2, 0.5])))
     stops = chance.integer(1, LARGEST) if chance.chance(0.2) else 0
 
     looks = chance.chance(0.2)
@@ -309,7 +309,7 @@ def loop(frame: Frame, state: State, moves: int) -> State:
     moved = [v for i, v in enumerate(found) if i not in kept]
     # What a loop leaves as it is is seldom read behind it: so it may share the memory of what is not needed any more.
     return [
-        chance.one_of([v for v in moved if same_shape(v, own)] or [own]) if i in kept and chance.chance(0.6) else own
+        chance.pick([v for v in moved if same_shape(v, own)] or [own]) if i in kept and chance.chance(0.6) else own
         for i, own in enumerate(found)
     ]
 
@@ -329,10 +329,8 @@ def _goes_on(counter: Op, value: Op) -> Op:
 
 def _shapes(chance: Chance) -> list[xla.Shape]:
     """Few shapes: scalars mostly, one array, and rows of it."""
-    kind = chance.one_of(_KINDS)
-    sizes = [
-        chance.one_of([1, 2, 3, 4, 5, 7, 8, 9, 16, 17, 31, 33]) for _ in range(chance.one_of([1, 1, 1, 2, 2, 3, 4]))
-    ]
+    kind = chance.pick(_KINDS)
+    sizes = [chance.pick([1, 2, 3, 4, 5, 7, 8, 9, 16, 17, 31, 33]) for _ in range(chance.pick([1, 1, 1, 2, 2, 3, 4]))]
     while np.prod(sizes) > 300:
         sizes[sizes.index(max(sizes))] = 2
     if chance.chance(0.04):
@@ -343,7 +341,7 @@ def _shapes(chance: Chance) -> list[xla.Shape]:
     if not found or chance.chance(0.6):
         found.append(xla.make_shape(kind, sizes))
     if chance.chance(0.3):
-        found.append(xla.make_shape(chance.one_of(_KINDS), chance.one_of([(), sizes, sizes[1:]])))
+        found.append(xla.make_shape(chance.pick(_KINDS), chance.pick([(), sizes, sizes[1:]])))
     if chance.chance(0.15):
         found.append(xla.make_shape(xla.U64, (2,)))
     return found
@@ -356,7 +354,7 @@ def carried_program(seed: int, number: int) -> Sketched:
     shapes = _shapes(chance)
     frame, arguments = Frame(chance, builder), []
     for i in range(chance.integer(1, 5)):
-        shape = chance.one_of(shapes) if i >= len(shapes) else shapes[i]
+        shape = chance.pick(shapes) if i >= len(shapes) else shapes[i]
         frame.values.append(xla.parameter(builder, i, shape, f"p{i}"))
         arguments.append(values_of(rng, shape.element_type, shape.dimensions))
     frame.counters.append(xla.parameter(builder, len(arguments), xla.make_shape(xla.S32), "n"))
@@ -365,11 +363,11 @@ def carried_program(seed: int, number: int) -> Sketched:
     for _ in range(chance.integer(0, 2)):
         take(frame, STEPS)
     # Loops begin with what is given, or with what nothing else reads.
-    fresh = chance.one_of([0.0, 0.5, 1.0])
-    for _ in range(chance.one_of([1, 1, 1, 2])):
+    fresh = chance.pick([0.0, 0.5, 1.0])
+    for _ in range(chance.pick([1, 1, 1, 2])):
         state = [_changed(own) if chance.chance(fresh) else own for own in state]
         state = [frame.pick(lambda v, own=own: same_shape(v, own)) if chance.chance(0.3) else own for own in state]
-        state += [chance.one_of(state) for _ in range(chance.one_of([0, 1, 1, 2]))]
+        state += [chance.pick(state) for _ in range(chance.pick([0, 1, 1, 2]))]
         state = loop(frame, state[:8], chance.integer(1, 3))
         frame.values += state
     for _ in range(chance.integer(0, 2)):
@@ -386,10 +384,10 @@ def _changed(value: Op) -> Op:
 def _finished(frame: Frame, state: State, given: int, arguments: list[object]) -> Sketched:
     """The program that gives some of the values: several that are one, and parameters, are among them."""
     chance = frame.chance
-    part = chance.one_of([0.4, 0.8])
+    part = chance.pick([0.4, 0.8])
     results: Sequence[Op] = [*chance.some(state, part), *chance.some(frame.values, 0.1)] or state[:1]
     if chance.chance(0.2):
-        results = [*results, chance.one_of(results)]
+        results = [*results, chance.pick(results)]
     donated: list[int] = []
     for i in chance.some(range(given), 0.3):
         # Results of other types and dimensions may lie there, too, where they have as many bytes.

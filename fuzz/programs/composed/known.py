@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 
 import xlakit as xla
-from fuzz.programs.composed.sketch import Chance, Op, Sketched, elements
+from fuzz.programs.chance import Chance
+from fuzz.programs.composed.sketch import Op, Sketched, elements
 
 # An algorithm: gets the chance, the kind of numbers and the parameters' own maker, and gives results.
 Maker = Callable[["Notes"], Sequence[Op]]
@@ -24,10 +25,10 @@ class Notes:
     def __init__(self, seed: int, number: int, name: str) -> None:
         self.rng = np.random.default_rng([seed, number, 2])
         self.chance = Chance(self.rng)
-        self.kind = self.chance.one_of([xla.F32, xla.F32, xla.F64])
+        self.kind = self.chance.pick([xla.F32, xla.F32, xla.F64])
         self.builder = xla.XlaBuilder(name)
         self.arguments: list[Any] = []
-        self.size = self.chance.one_of([1, 2, 3, 4, 5, 7, 8, 12, 17])
+        self.size = self.chance.pick([1, 2, 3, 4, 5, 7, 8, 12, 17])
 
     def given(self, *dims: int, low: float = -1.0, high: float = 1.0, kind: xla.PrimitiveType | None = None) -> Op:
         """A parameter with values between two numbers."""
@@ -96,7 +97,7 @@ def where(test: Op, yes: Sequence[Op], no: Sequence[Op]) -> list[Op]:
 
 def bisection(notes: Notes) -> Sequence[Op]:
     """A root of x^3 + x - c between two scalars, or of many equations at once."""
-    dims = notes.chance.one_of([(), (), (notes.size,), (2, notes.size)])
+    dims = notes.chance.pick([(), (), (notes.size,), (2, notes.size)])
     c = notes.given(*dims, low=1.0, high=4.0)
 
     def body(_: Op, low: Op, high: Op, c: Op) -> Sequence[Op]:
@@ -124,7 +125,7 @@ def crossing(notes: Notes) -> Sequence[Op]:
 
 def newton(notes: Notes) -> Sequence[Op]:
     """Square roots by Newton's method, until they do not change by much, lane by lane as a mapped loop does it."""
-    dims = notes.chance.one_of([(), (notes.size,), (3, notes.size)])
+    dims = notes.chance.pick([(), (notes.size,), (3, notes.size)])
     c = notes.given(*dims, low=0.5, high=4.0)
 
     def body(state: Op) -> Op:
@@ -247,7 +248,7 @@ def power_iteration(notes: Notes) -> Sequence[Op]:
 
 def small_products(notes: Notes) -> Sequence[Op]:
     """A chain of products of small matrices, written out: a matrix made orthogonal, or layers of one network."""
-    n, orthogonal = notes.chance.one_of([1, 2, 3, 3, 4]), notes.chance.chance()
+    n, orthogonal = notes.chance.pick([1, 2, 3, 3, 4]), notes.chance.chance()
     x = xla.mul(notes.given(n, n), full(notes.given(n, n), 0.3))
     for _ in range(notes.chance.integer(3, 8)):
         other = times(times(x, x, 1, 1), x) if orthogonal else times(x, x)
@@ -290,7 +291,7 @@ def tridiagonal(notes: Notes) -> Sequence[Op]:
 
 def moments(notes: Notes) -> Sequence[Op]:
     """Adam on a quadratic: a state of several arrays of one shape, some of them begun by one value."""
-    dims = notes.chance.one_of([(), (notes.size,), (2, notes.size)])
+    dims = notes.chance.pick([(), (notes.size,), (2, notes.size)])
     x, goal = notes.given(*dims), notes.given(*dims)
 
     def body(i: Op, x: Op, m: Op, v: Op, best: Op, goal: Op) -> Sequence[Op]:
@@ -357,7 +358,7 @@ def viterbi(notes: Notes) -> Sequence[Op]:
 
 def backpropagation(notes: Notes) -> Sequence[Op]:
     """Two layers backwards, each a product whose rows are normalized and scaled by what the way forwards left."""
-    n = notes.chance.one_of([8, 12, 17, 24])
+    n = notes.chance.pick([8, 12, 17, 24])
     x, w = notes.given(n, n), notes.given(n, n)
     slope = xla.mul(x, notes.given(n, n))
     gradient = times(xla.mul(x, slope), w, 1, 0)
@@ -375,12 +376,12 @@ def stacks(notes: Notes) -> Sequence[Op]:
 
 def _stacked(notes: Notes) -> Sequence[Op]:
     chance, n = notes.chance, notes.size
-    but = chance.one_of(["", "rows left", "rows left", "behind the first", "overlapping", "read before", "read behind"])
-    count, piece = chance.one_of([2, 13, 20, 33]), chance.one_of([1, 1, 2, 3])
+    but = chance.pick(["", "rows left", "rows left", "behind the first", "overlapping", "read before", "read behind"])
+    count, piece = chance.pick([2, 13, 20, 33]), chance.pick([1, 1, 2, 3])
     rows = count * piece + (chance.integer(1, 2) if but in {"rows left", "behind the first"} else 0)
-    factor = chance.one_of([1, -1]) * (1 if but == "overlapping" else piece)
+    factor = chance.pick([1, -1]) * (1 if but == "overlapping" else piece)
     first = (0 if factor > 0 else (count - 1) * abs(factor)) + (but == "behind the first")
-    read = chance.one_of([0, rows - 1])
+    read = chance.pick([0, rows - 1])
     x = notes.given(n)
 
     def body(i: Op, x: Op, place: Op, kept: Op, stack: Op) -> Sequence[Op]:

@@ -1,4 +1,4 @@
-"""Sketches: values of one computation in the making, and the chance that their author draws on.
+"""Sketches: values of one computation in the making, which steps add to.
 
 Numbers stay small whole numbers, whatever their type, so that results are exact in any order of adding them up: results
 of two compilations can be compared bit by bit.
@@ -9,14 +9,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 
 import xlakit as xla
+from fuzz.programs.chance import Chance
 from xlakit.errors import ShapeError
 
-_T = TypeVar("_T")
 # Floating point values are kept between this and its negative: products of two are exact, but in eight bits.
 LARGEST = 7
 MOST_ELEMENTS = 600
@@ -32,33 +32,6 @@ class Sketched:
     donated: tuple[int, ...] = ()
     # Whether two compilations must agree in every bit; otherwise as far as roundings go.
     is_exact: bool = True
-
-
-class Chance:
-    """Choices of one random generator."""
-
-    def __init__(self, rng: np.random.Generator) -> None:
-        self.rng = rng
-
-    def integer(self, low: int, high: int) -> int:
-        """A number from ``low`` to ``high``."""
-        return int(self.rng.integers(low, high + 1))
-
-    def chance(self, part: float = 0.5) -> bool:
-        """Whether something happens."""
-        return bool(self.rng.random() < part)
-
-    def one_of(self, values: Sequence[_T]) -> _T:
-        """One of several."""
-        return values[self.integer(0, len(values) - 1)]
-
-    def some(self, values: Sequence[_T], part: float = 0.5) -> list[_T]:
-        """The values that chance keeps, each with the probability ``part``."""
-        return [t for t in values if self.chance(part)]
-
-    def shuffled(self, values: Sequence[_T]) -> list[_T]:
-        """All in some order."""
-        return [values[int(i)] for i in self.rng.permutation(len(values))]
 
 
 @dataclass
@@ -77,18 +50,26 @@ class Frame:
         found = [v for v in self.values if test(v)]
         if not found:
             raise ShapeError("there is no such value")
-        return self.chance.one_of(found)
+        return self.chance.pick(found)
+
+    def array(self, test: Callable[[Op], bool] = lambda _: True) -> Op:
+        """One of those values that are no scalars."""
+        return self.pick(lambda v: v.shape.rank > 0 and test(v))
+
+    def axis(self, value: Op) -> int:
+        """A dimension of an array."""
+        return self.chance.integer(0, value.shape.rank - 1)
 
     def like(self, value: Op) -> Op:
         """A value of the same shape: another one, where there is any."""
         others = [v for v in self.values if same_shape(v, value) and v is not value]
-        return self.chance.one_of(others) if others else value
+        return self.chance.pick(others) if others else value
 
     def counter(self) -> Op:
         """An S32 scalar, the loop's own more often."""
         if not self.counters:
             return self.scalar(xla.S32, 1)
-        return self.counters[-1] if self.chance.chance(0.6) else self.chance.one_of(self.counters)
+        return self.counters[-1] if self.chance.chance(0.6) else self.chance.pick(self.counters)
 
     def scalar(self, kind: xla.PrimitiveType, number: float) -> Op:
         """A constant."""
@@ -103,17 +84,24 @@ class Frame:
         """A scalar in all places."""
         return xla.broadcast(scalar, dims) if dims else scalar
 
+    def places(self, value: Op, along: int) -> Op:
+        """The indices of a value's elements along a dimension, in an array of its sizes."""
+        made = xla.iota(self.builder, xla.make_shape(xla.S32, value.shape.dimensions), along)
+        for d, is_dynamic in enumerate(value.shape.dynamic_dimensions):
+            made = xla.set_dimension_size(made, xla.get_dimension_size(value, d), d) if is_dynamic else made
+        return made
+
     def test(self) -> Op:
         """A scalar predicate: of a counter mostly, or of a value."""
         chance = self.chance
         scalars = [v for v in self.values if not v.shape.rank and is_real(v)]
         if scalars and chance.chance(0.3):
-            left = chance.one_of(scalars)
+            left = chance.pick(scalars)
             right = self.like(left) if chance.chance() else self.scalar(kind_of(left), chance.integer(0, 2))
-            return chance.one_of([xla.lt, xla.ge, xla.eq, xla.ne])(left, right)
+            return chance.pick([xla.lt, xla.ge, xla.eq, xla.ne])(left, right)
         modulus = self.scalar(xla.S32, chance.integer(2, 4))
         part = xla.rem(self.counter(), modulus)
-        return chance.one_of([xla.eq, xla.ne, xla.gt])(part, self.scalar(xla.S32, chance.integer(0, 1)))
+        return chance.pick([xla.eq, xla.ne, xla.gt])(part, self.scalar(xla.S32, chance.integer(0, 1)))
 
     def tests(self, dims: Sequence[int]) -> Op:
         """Predicates of these dimensions: one in all places, or one for each."""
@@ -122,7 +110,7 @@ class Frame:
         along = self.chance.integer(0, len(dims) - 1)
         places = xla.iota(self.builder, xla.make_shape(xla.S32, dims), along)
         limit = self.spread(self.counter(), dims)
-        return self.chance.one_of([xla.lt, xla.eq, xla.ge])(places, limit)
+        return self.chance.pick([xla.lt, xla.eq, xla.ge])(places, limit)
 
     def keep(self, value: Op) -> Op:
         """Go on with a value, made small again."""

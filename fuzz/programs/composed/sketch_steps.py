@@ -22,11 +22,11 @@ def _unary(frame: Frame) -> None:
     if kind is xla.PRED:
         frame.keep(xla.not_(value))
     elif kind.is_complex:
-        frame.keep(frame.chance.one_of([xla.neg, xla.conj])(value))
+        frame.keep(frame.chance.pick([xla.neg, xla.conj])(value))
     elif kind.is_unsigned:
-        frame.keep(frame.chance.one_of([xla.not_, xla.population_count])(value))
+        frame.keep(frame.chance.pick([xla.not_, xla.population_count])(value))
     else:
-        frame.keep(frame.chance.one_of([xla.neg, xla.abs, xla.sign])(value))
+        frame.keep(frame.chance.pick([xla.neg, xla.abs, xla.sign])(value))
 
 
 def _binary(frame: Frame) -> None:
@@ -37,7 +37,7 @@ def _binary(frame: Frame) -> None:
         known = (*_OF_BITS, xla.div, xla.rem)
     other = frame.full(value, 1) if is_number(value) and frame.chance.chance(0.3) else frame.like(value)
     both = (value, other) if frame.chance.chance() else (other, value)
-    frame.keep(frame.chance.one_of(known)(*both))
+    frame.keep(frame.chance.pick(known)(*both))
 
 
 def _select(frame: Frame) -> None:
@@ -47,7 +47,7 @@ def _select(frame: Frame) -> None:
 
 def _compare(frame: Frame) -> None:
     value = frame.pick(is_real)
-    mask = frame.chance.one_of([xla.lt, xla.ge, xla.eq])(value, frame.like(value))
+    mask = frame.chance.pick([xla.lt, xla.ge, xla.eq])(value, frame.like(value))
     other = frame.pick(lambda v: v.shape.dimensions == value.shape.dimensions)
     frame.keep(xla.select(mask, other, frame.like(other)))
 
@@ -55,22 +55,22 @@ def _compare(frame: Frame) -> None:
 def _convert(frame: Frame) -> None:
     value = frame.pick(lambda v: not kind_of(v).is_complex)
     made = xla.convert_element_type(xla.clamp(frame.full(value, 0), value, frame.full(value, 3)), xla.S32)
-    frame.keep(xla.convert_element_type(made, frame.chance.one_of(_KINDS)))
+    frame.keep(xla.convert_element_type(made, frame.chance.pick(_KINDS)))
 
 
 def _scale(frame: Frame) -> None:
     """An array and a scalar of its type."""
-    value = frame.pick(lambda v: v.shape.rank > 0 and is_number(v))
+    value = frame.array(is_number)
     scalar = frame.pick(lambda v: not v.shape.rank and kind_of(v) is kind_of(value))
-    frame.keep(frame.chance.one_of([xla.add, xla.sub, xla.mul])(value, frame.spread(scalar, value.shape.dimensions)))
+    frame.keep(frame.chance.pick([xla.add, xla.sub, xla.mul])(value, frame.spread(scalar, value.shape.dimensions)))
 
 
 def _reduce(frame: Frame) -> None:
-    value = frame.pick(lambda v: v.shape.rank > 0)
+    value = frame.array()
     known = [xla.add, xla.max, xla.min] if is_real(value) else [xla.add] if is_number(value) else [xla.or_, xla.and_]
     rank = value.shape.rank
     dims = [d for d in range(rank) if frame.chance.chance(0.7)]
-    combine = frame.chance.one_of(known)
+    combine = frame.chance.pick(known)
     made = xla.reduce(value, frame.scalar(kind_of(value), 0), combine, dims)
     frame.keep(made)
     if len(dims) < rank:
@@ -82,13 +82,13 @@ def _reduce(frame: Frame) -> None:
 
 def _clip(frame: Frame) -> None:
     """An array that is compared with what is folded from it, as values are with their sum."""
-    value = frame.pick(lambda v: v.shape.rank > 0 and is_real(v))
-    along = frame.chance.integer(0, value.shape.rank - 1)
+    value = frame.array(is_real)
+    along = frame.axis(value)
     over = [along] if frame.chance.chance() else list(range(value.shape.rank))
-    made = xla.reduce(value, frame.scalar(kind_of(value), 0), frame.chance.one_of([xla.add, xla.max]), over)
+    made = xla.reduce(value, frame.scalar(kind_of(value), 0), frame.chance.pick([xla.add, xla.max]), over)
     kept = [d for d in range(value.shape.rank) if d not in over]
     spread = xla.broadcast_in_dim(frame.small(made), value.shape.dimensions, kept)
-    test = frame.chance.one_of([xla.lt, xla.gt])(value, spread)
+    test = frame.chance.pick([xla.lt, xla.gt])(value, spread)
     frame.keep(xla.select(test, value, spread if frame.chance.chance() else frame.like(value)))
 
 
@@ -102,7 +102,7 @@ def _stencil(frame: Frame) -> None:
         if (kind_of(value).is_integral)
         else xla.neg(value)
     )
-    along = frame.chance.integer(0, value.shape.rank - 1)
+    along = frame.axis(value)
     size = value.shape.dimensions[along]
     if frame.chance.chance():
         moved = xla.rev(first, [along])
@@ -111,13 +111,13 @@ def _stencil(frame: Frame) -> None:
         parts = [xla.slice_in_dim(first, cut, size, 1, along), xla.slice_in_dim(first, 0, cut, 1, along)]
         moved = xla.concat_in_dim(parts, along)
     own = value if frame.chance.chance(0.3) else first
-    frame.keep(frame.chance.one_of([xla.add, xla.sub])(own, moved))
+    frame.keep(frame.chance.pick([xla.add, xla.sub])(own, moved))
 
 
 def _argmin(frame: Frame) -> None:
-    value = frame.pick(lambda v: v.shape.rank > 0 and is_real(v))
-    along = frame.chance.integer(0, value.shape.rank - 1)
-    places = xla.iota(frame.builder, xla.make_shape(xla.S32, value.shape.dimensions), along)
+    value = frame.array(is_real)
+    along = frame.axis(value)
+    places = frame.places(value, along)
 
     def least(a: Op, i: Op, b: Op, j: Op) -> Op:
         first = xla.or_(xla.lt(a, b), xla.and_(xla.eq(a, b), xla.lt(i, j)))
@@ -134,7 +134,7 @@ def _argmin(frame: Frame) -> None:
 
 
 def _running(frame: Frame) -> None:
-    value = frame.pick(lambda v: v.shape.rank > 0 and is_real(v))
+    value = frame.array(is_real)
     shape = value.shape
     along = frame.chance.integer(0, shape.rank - 1)
     sizes = [n if d == along else 1 for d, n in enumerate(shape.dimensions)]
@@ -142,7 +142,7 @@ def _running(frame: Frame) -> None:
         raise ShapeError("nothing to add up")
     before = frame.chance.chance(0.7)
     padding = [(n - 1, 0) if before else (0, n - 1) for n in sizes]
-    combine = frame.chance.one_of([xla.add, xla.max])
+    combine = frame.chance.pick([xla.add, xla.max])
     start = frame.scalar(kind_of(value), 0)
     frame.keep(xla.reduce_window(value, start, combine, sizes, [1] * shape.rank, padding))
 
@@ -168,14 +168,14 @@ def _transpose(frame: Frame) -> None:
 
 
 def _reverse(frame: Frame) -> None:
-    value = frame.pick(lambda v: v.shape.rank > 0)
+    value = frame.array()
     frame.keep(xla.rev(value, frame.chance.some(range(value.shape.rank), 0.7)))
 
 
 def _roll(frame: Frame) -> None:
     """The elements moved along by one or more, those at the end to the beginning."""
-    value = frame.pick(lambda v: v.shape.rank > 0 and 0 not in v.shape.dimensions)
-    along = frame.chance.integer(0, value.shape.rank - 1)
+    value = frame.array(lambda v: 0 not in v.shape.dimensions)
+    along = frame.axis(value)
     size = value.shape.dimensions[along]
     cut = frame.chance.integer(0, size)
     parts = [xla.slice_in_dim(value, cut, size, 1, along), xla.slice_in_dim(value, 0, cut, 1, along)]
@@ -183,22 +183,22 @@ def _roll(frame: Frame) -> None:
 
 
 def _slice(frame: Frame) -> None:
-    value = frame.pick(lambda v: v.shape.rank > 0)
+    value = frame.array()
     starts = [frame.chance.integer(0, min(n, 2)) for n in value.shape.dimensions]
     frame.keep(xla.slice(value, starts, value.shape.dimensions, [frame.chance.integer(1, 2) for _ in starts]))
 
 
 def _pad(frame: Frame) -> None:
-    value = frame.pick(lambda v: v.shape.rank > 0)
+    value = frame.array()
     config = [(frame.chance.integer(-1, 2), frame.chance.integer(-1, 2), 0) for _ in value.shape.dimensions]
     frame.keep(xla.pad(value, frame.scalar(kind_of(value), 1), config))
 
 
 def _reshape(frame: Frame) -> None:
-    value = frame.pick(lambda v: v.shape.rank > 0)
+    value = frame.array()
     left, new = math.prod(value.shape.dimensions), list[int]()
     while left > 1 and len(new) < 2:
-        new.append(frame.chance.one_of([f for f in range(1, left + 1) if left % f == 0]))
+        new.append(frame.chance.pick([f for f in range(1, left + 1) if left % f == 0]))
         left //= new[-1]
     frame.keep(xla.reshape(value, [*new, left] if left != 1 or not new else new))
 
@@ -215,8 +215,8 @@ def _broadcast(frame: Frame) -> None:
 
 def _part(frame: Frame) -> None:
     """A part where a counter says."""
-    value = frame.pick(lambda v: v.shape.rank > 0 and 0 not in v.shape.dimensions)
-    sizes = [frame.chance.one_of([1, 1, n, frame.chance.integer(1, n)]) for n in value.shape.dimensions]
+    value = frame.array(lambda v: 0 not in v.shape.dimensions)
+    sizes = [frame.chance.pick([1, 1, n, frame.chance.integer(1, n)]) for n in value.shape.dimensions]
     made = xla.dynamic_slice(value, [_index(frame) for _ in sizes], sizes)
     frame.keep(xla.reshape(made, [n for n in sizes if n > 1]) if frame.chance.chance() else made)
 
@@ -230,7 +230,7 @@ def _index(frame: Frame) -> Op:
 
 def _update(frame: Frame) -> None:
     """A part written where a counter says: stacks of results, histories, ring buffers."""
-    value = frame.pick(lambda v: v.shape.rank > 0 and 0 not in v.shape.dimensions)
+    value = frame.array(lambda v: 0 not in v.shape.dimensions)
     sizes = value.shape.dimensions
 
     def fits(v: Op) -> bool:
@@ -251,7 +251,7 @@ def _update(frame: Frame) -> None:
 
 
 def _look_up(frame: Frame) -> None:
-    value = frame.pick(lambda v: v.shape.rank > 0 and 0 not in v.shape.dimensions)
+    value = frame.array(lambda v: 0 not in v.shape.dimensions)
     indices = frame.pick(lambda v: kind_of(v) is xla.S32 and v.shape.rank <= 1)
     rank = value.shape.rank
     offsets = list(range(indices.shape.rank, indices.shape.rank + rank - 1))
@@ -274,7 +274,7 @@ def _segments(frame: Frame) -> None:
     places = frame.pick(lambda v: kind_of(v) is xla.S32 and v.shape.dimensions == (size,))
     known = [xla.add, xla.max, lambda a, b: b] if is_real(updates) else [xla.add]
     made = xla.scatter(
-        target, places, updates, frame.chance.one_of(known), update_window_dims=[],
+        target, places, updates, frame.chance.pick(known), update_window_dims=[],
         inserted_window_dims=[0], scatter_dims_to_operand_dims=[0], index_vector_dim=1,
     )  # fmt: skip
     frame.keep(made)
@@ -282,12 +282,12 @@ def _segments(frame: Frame) -> None:
 
 def _sort(frame: Frame) -> None:
     value = frame.pick(lambda v: v.shape.rank > 0 and is_real(v) and kind_of(v).bit_width >= 8)
-    along = frame.chance.integer(0, value.shape.rank - 1)
+    along = frame.axis(value)
     form = frame.chance.integer(0, 2)
     if form == 0:
         frame.keep(xla.sort(value, None if frame.chance.chance() else xla.gt, along, True))
         return
-    places = xla.iota(frame.builder, xla.make_shape(xla.S32, value.shape.dimensions), along)
+    places = frame.places(value, along)
     others = [places, frame.like(value)] if form == 1 else [places]
     found = xla.sort([value, *others], lambda a, b, *_: xla.lt(a, b), along, True)
     for element in frame.chance.some(range(len(others) + 1), 0.6):
@@ -298,7 +298,7 @@ def _random(frame: Frame) -> None:
     """A key that goes on, and what is drawn with it."""
     state = frame.pick(lambda v: kind_of(v) is xla.U64 and v.shape.dimensions == (2,))
     target = frame.pick(is_number)
-    which = frame.chance.one_of(["RNG_THREE_FRY", "RNG_PHILOX"])
+    which = frame.chance.pick(["RNG_THREE_FRY", "RNG_PHILOX"])
     found = xla.rng_bit_generator(which, state, xla.make_shape(xla.U32, target.shape.dimensions))
     frame.keep(xla.get_tuple_element(found, 0))
     drawn = xla.rem(xla.get_tuple_element(found, 1), frame.spread(frame.scalar(xla.U32, 4), target.shape.dimensions))
@@ -326,16 +326,16 @@ def take(frame: Frame, steps: tuple[Step, ...]) -> None:
     """One more operation: of a few that are drawn, the first that fits."""
     for _ in range(5):
         try:
-            frame.chance.one_of(steps)(frame)
+            frame.chance.pick(steps)(frame)
         except (ShapeError, UnsupportedError):
             continue
         return
 
 
 # Those that a vmapped or hand-written loop body is made of, with what is drawn often more often.
-STEPS: tuple[Step, ...] = (
+PURE_STEPS: tuple[Step, ...] = (
     _unary, _binary, _binary, _binary, _binary, _select, _select, _compare, _convert, _scale, _scale, _reduce,
     _reduce, _clip, _clip, _stencil, _stencil, _argmin, _running, _dot, _dot, _transpose, _reverse, _roll, _slice,
-    _pad, _reshape, _broadcast, _part, _part, _update, _update, _update, _look_up, _segments, _sort, _random, _effect,
-    _barrier,
+    _pad, _reshape, _broadcast, _part, _part, _update, _update, _update, _look_up, _segments, _sort, _random,
 )  # fmt: skip
+STEPS = (*PURE_STEPS, _effect, _barrier)

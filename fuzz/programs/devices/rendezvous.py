@@ -5,14 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TypeVar
 
 import numpy as np
 
+from fuzz.programs.chance import Chance
 from fuzz.programs.draft import Named, join
 from fuzz.programs.values import EDGES, SMALL, Array, is_complex, is_float, make_values
-
-_T = TypeVar("_T")
 
 _KINDS = ("f32", "f32", "s32", "f64", "bf16", "f16", "pred", "u8", "s64", "c64", "s4", "u16", "f8e4m3fn", "c128")
 _COUNTS = ((2, 1), (3, 1), (4, 1), (8, 1), (1, 2), (1, 4), (2, 2), (2, 3), (4, 2), (2, 4), (3, 2), (1, 7), (5, 1))
@@ -59,11 +57,11 @@ class Scope:
         return made
 
 
-class Author:
+class Author(Chance):
     """Writes one module. All is drawn from the seed and the number."""
 
     def __init__(self, seed: int, number: int) -> None:
-        self.rng = np.random.default_rng([seed, number, 77])
+        super().__init__(np.random.default_rng([seed, number, 77]))
         self.replicas, self.partitions = self.pick(_COUNTS)
         self.computations: list[str] = []
         self.channels = 0
@@ -71,22 +69,6 @@ class Author:
         self.reducers: dict[tuple[str, str], str] = {}
 
     # -- chance ------------------------------------------------------------------------------------
-
-    def pick(self, choices: Sequence[_T]) -> _T:
-        """One of the choices."""
-        return choices[int(self.rng.integers(len(choices)))]
-
-    def chance(self, probability: float = 0.5) -> bool:
-        """True so often."""
-        return bool(self.rng.random() < probability)
-
-    def integer(self, low: int, high: int) -> int:
-        """A number from ``low`` to ``high``, both included."""
-        return int(self.rng.integers(low, high + 1))
-
-    def permutation(self, count: int) -> list[int]:
-        """The numbers below ``count`` in some order."""
-        return [int(i) for i in self.rng.permutation(count)]
 
     def dims(self) -> list[int]:
         """Sizes of an array: odd ones, now and then empty or large."""
