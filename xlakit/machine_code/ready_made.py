@@ -12,6 +12,7 @@ import hashlib
 import platform
 import sys
 from functools import cache
+from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import Path
 from typing import Final
 
@@ -47,7 +48,8 @@ def save(folder: Path, kind: str, entry: Entry) -> None:
 
 
 def _key(kind: str) -> str:
-    return f"{sys.platform} {platform.machine()} {kind}"
+    # The suffix names Python's version, the instruction set, the system and its C library: cpython-311-x86_64-linux-gnu.
+    return f"{sys.platform} {platform.machine()} {EXTENSION_SUFFIXES[0]} {kind}"
 
 
 def _file_of(kind: str) -> str:
