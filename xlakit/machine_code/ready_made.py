@@ -48,7 +48,7 @@ def save(folder: Path, kind: str, entry: Entry) -> None:
 
 
 def _key(kind: str) -> str:
-    # The suffix names Python's version, the instruction set, the system and its C library: cpython-311-x86_64-linux-gnu.
+    # The suffix names the versions of Python and its ABI, and the C library: .cpython-311-x86_64-linux-gnu.so
     return f"{sys.platform} {platform.machine()} {EXTENSION_SUFFIXES[0]} {kind}"
 
 
