@@ -14,7 +14,7 @@ from fuzz.modules import difference_in_bits
 from fuzz.programs.devices.collective_bodies import spread_module
 from fuzz.programs.devices.copies import copies_module
 from fuzz.programs.devices.rendezvous import Spread
-from fuzz.support.numbered import TooSlowError, entries, parser, run, time_limit
+from fuzz.support.numbered import TooSlowError, entries, parser, run, show, time_limit
 from xlakit import compile as compile_program
 from xlakit.ir.instruction import HloModule
 from xlakit.options import compiling
@@ -53,8 +53,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     def fault_of(number: int) -> str:
         nonlocal with_python
         program = generated(options.seed, number)
-        if options.number is not None:
-            print(program.text)
+        show(options, program.text)
         try:
             with time_limit(_LONGEST_SECONDS), compiling(knobs=_KNOBS):
                 fault, hosts = judge(program)

@@ -53,8 +53,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     def fault_of(entry: Entry) -> str:
         program = entry.make()
-        if options.number is not None:
-            print(program.text)
+        numbered.show(options, program.text)
         outcome, detail = judge(program)
         return tally.fault(f"fuzz.compiled {entry}", outcome, f"({program.case}) {detail}")
 

@@ -21,7 +21,7 @@ from fuzz.programs.draft import Program
 from fuzz.programs.large import algebra, indexing, layers, moves, orders, products, reductions
 from fuzz.programs.large.drafts import EQUAL, KINDS, large_program
 from fuzz.programs.values import Array
-from fuzz.support.numbered import Entry, parser, run
+from fuzz.support.numbered import Entry, parser, run, show
 from fuzz.support.tolerances import EXACT
 from xlakit import compile as compile_program, threads
 from xlakit.data.primitive import PrimitiveType
@@ -94,8 +94,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     def fault_of(name: str, seed: int, number: int) -> str:
         program = large_program(name, seed, number)
-        if options.number is not None:
-            print(program.text)
+        show(options, program.text)
         fault = judge(program)
         return f"({program.case}) {fault}" if fault else ""
 

@@ -34,7 +34,7 @@ from fuzz.programs.composed.modules import module as generated
 from fuzz.support.children import Child
 from fuzz.support.legal_mutators import mutate_legally
 from fuzz.support.mutation_seeds import seed_texts
-from fuzz.support.numbered import TooSlowError, entries, parser, run, time_limit
+from fuzz.support.numbered import TooSlowError, entries, parser, run, show, time_limit
 from fuzz.support.sensitivity import spread
 from fuzz.support.unspecified import unspecified
 from fuzz.support.unusual_seeds import UNUSUAL
@@ -226,8 +226,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     def fault_of(number: int) -> str:
         text = mutant(options.seed, number)
-        if options.number is not None:
-            print(text)
+        show(options, text)
         fault = f"{_SKIPPED}not legal" if not text else ask(text, number, "interpreter", 30.0)
         if fault.startswith("took"):
             # A loop that goes on for ever in NumPy's own code, or on several devices.

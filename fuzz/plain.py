@@ -165,8 +165,7 @@ def _programs(options: argparse.Namespace) -> Iterator[tuple[str, HloModule, Seq
         numbers = range(options.count) if options.number is None else [options.number]
         made = ((f"--seed {options.seed} --number {n}", small_program(options.seed, n)) for n in numbers)
     for name, program in made:
-        if options.number is not None:
-            print(program.text)
+        numbered.show(options, program.text)
         yield name, HloModule.from_text(program.text), program.arguments[0]
 
 

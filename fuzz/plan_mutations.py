@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import random
 import sys
+from argparse import Namespace
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
@@ -157,22 +158,21 @@ def judge(program: Sketched, rng: random.Random, counts: Counter[str]) -> str:
     return ""
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """The command."""
-    options = numbered.parser("fuzz.plan_mutations", __doc__, 2000).parse_args(arguments)
-    counts: Counter[str] = Counter()
+_COUNTS: Counter[str] = Counter()
 
-    def fault_of(number: int) -> str:
-        families = sorted(FAMILIES)
-        program = FAMILIES[families[number % len(families)]](options.seed, number // len(families))
-        if options.number is not None:
-            print(program.module.to_text())
-        return judge(program, random.Random(f"{options.seed} {number}"), counts)
 
-    status = numbered.run("fuzz.plan_mutations", numbered.entries(options, fault_of), options.seconds)
-    print(", ".join(f"{count} plans {name}" for name, count in sorted(counts.items())), file=sys.stderr)
-    return status
+def _fault_of(options: Namespace, number: int) -> str:
+    families = sorted(FAMILIES)
+    program = FAMILIES[families[number % len(families)]](options.seed, number // len(families))
+    numbered.show(options, program.module.to_text())
+    return judge(program, random.Random(f"{options.seed} {number}"), _COUNTS)
 
+
+def _summary() -> str:
+    return ": " + ", ".join(f"{count} plans {name}" for name, count in sorted(_COUNTS.items()))
+
+
+main = numbered.net("fuzz.plan_mutations", __doc__, 2000, _fault_of, summary=_summary)
 
 if __name__ == "__main__":
     sys.exit(main())

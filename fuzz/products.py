@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 import random
 import sys
+from argparse import Namespace
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -18,7 +19,7 @@ import numpy as np
 
 from fuzz.forced import draw
 from fuzz.programs.values import dtype_of
-from fuzz.support.numbered import entries, parser, run
+from fuzz.support import numbered
 from xlakit import compile as compile_program, threads
 from xlakit.ir.instruction import HloModule
 from xlakit.options import KNOBS, Options, compiling, current
@@ -205,20 +206,15 @@ def _forced(seed: int, number: int) -> Options:
     return replace(draw(seed, number), plain=frozenset(), knobs=knobs)
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """The command."""
-    options = parser("fuzz.products", __doc__, 1000).parse_args(arguments)
+def _fault_of(options: Namespace, number: int) -> str:
+    made = case(options.seed, number)
+    drawn = _forced(options.seed, number) if _is_forced(number) else current()
+    numbered.show(options, made.text, drawn.text)
+    with compiling(drawn):
+        return judge(made, number, 1 + number % 3)
 
-    def fault_of(number: int) -> str:
-        made = case(options.seed, number)
-        drawn = _forced(options.seed, number) if _is_forced(number) else current()
-        if options.number is not None:
-            print(made.text, drawn.text)
-        with compiling(drawn):
-            return judge(made, number, 1 + number % 3)
 
-    return run("fuzz.products", list(entries(options, fault_of)), options.seconds)
-
+main = numbered.net("fuzz.products", __doc__, 1000, _fault_of)
 
 if __name__ == "__main__":
     sys.exit(main())
