@@ -108,13 +108,14 @@ def check_bytecode(rng: np.random.Generator) -> None:
 
 
 def _check_printed(module: HloModule) -> None:
-    printed = module.to_text()
-    try:
-        again = HloModule.from_text(printed).to_text()
-    except XlakitError as error:
-        raise AssertionError(f"what was printed cannot be read: {error}") from None
-    if again != printed:
-        raise AssertionError("what was printed reads as another module")
+    for short in (False, True):
+        printed = module.to_text(short=short)
+        try:
+            again = HloModule.from_text(printed).to_text(short=short)
+        except XlakitError as error:
+            raise AssertionError(f"what was printed cannot be read: {error}") from None
+        if again != printed:
+            raise AssertionError("what was printed reads as another module")
 
 
 def check_use(text: str) -> None:

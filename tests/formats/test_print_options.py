@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 
 import xlakit as xla
+from xlakit.formats.unique_names import WORDS
+from xlakit.ir.instruction import HloModule
 from xlakit.tools.cli import main
 
 EXAMPLES = sorted((Path(__file__).parents[2] / "examples" / "hlo").glob("*.hlo"))
@@ -86,3 +88,17 @@ def test_reprs_show_values_and_numbers():
     assert any("to_apply=" in text for text in found)
     assert repr(xla.Literal.from_value((1, [1.5, 2.0]))) == "Literal((s32[], f32[2]{0}) (1, [1.5, 2. ]))"
     assert "..." in repr(xla.Literal.from_value(np.zeros(11, np.float32)))
+
+
+@pytest.mark.parametrize("word", sorted(WORDS))
+@pytest.mark.parametrize("short", [False, True])
+def test_words_of_the_text_are_read_back_as_names(word, short):
+    body = f"(p: f32[]) -> f32[] {{ %{word} = f32[] parameter(0) ROOT %r = f32[] negate(%{word}) }}"
+    call = f"%p = f32[] parameter(0) ROOT %c = f32[] call(%p), to_apply=%{word}"
+    module = HloModule.from_text(f"HloModule m\n%{word} {body}\nENTRY %e {{ {call} }}").replace(name=word)
+    text = module.to_text(short=short)
+    again = HloModule.from_text(text)
+    assert again == module
+    assert again.to_text(short=short) == text
+    assert again.name == f"{word}_"
+    assert f"%{word} = " in text or short

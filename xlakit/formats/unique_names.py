@@ -12,6 +12,11 @@ _PLAIN = re.compile(r"(?!__)[A-Za-z_][A-Za-z0-9_.-]*")
 _NUMBERED = re.compile(r"(.+)\.(-?\d+)", re.DOTALL)
 # Names that HLO text reads as types: those of the primitive types, except these two.
 _TYPE_NAMES = frozenset(t.hlo_name for t in PrimitiveType) - {"tuple", "buffer"}
+# Words of HLO text, which are names only behind a %.
+WORDS = frozenset(
+    {"HloModule", "ENTRY", "ROOT", "true", "false", "nan", "inf", "maximal", "replicated", "manual", "unreduced"}
+    | {"unknown", "last_tile_dim_replicate", "shard_as", "shard_like"}
+)
 
 
 class _Named(Hashable, Protocol):

@@ -61,7 +61,7 @@ _ELIDED = "{...}"
 
 def print_module(module: HloModule, options: PrintOptions = _EVERYTHING) -> str:
     """The whole module; with all that there is, xlakit and XLA parse it to the same module."""
-    module = with_plain_names(module)
+    module = with_plain_names(module, percent=not options.short)
     printer = _Printer(options)
     frames = print_stack_frames(module.stack_frames) if options.shows_metadata else ""
     parts = [print_header(module, layouts=options.layouts), frames, "\n\n"]
