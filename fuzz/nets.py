@@ -11,6 +11,7 @@ itself which program it was::
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import multiprocessing
 import os
@@ -26,6 +27,7 @@ import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from fuzz.support.children import Forked, imported
 from fuzz.support.numbered import BEGUN, command
@@ -56,10 +58,14 @@ class Net:
         """Whether its command may run in a fork of a process that has run nothing."""
         return self.command[0] not in _NOT_FORKED
 
-    def arguments(self, seed: int, seconds: float) -> list[str]:
-        """What Python is given; the seed is the net's own, since many nets make the same programs from one seed."""
+    def arguments(self, seed: int, seconds: float, count: int | None = None) -> list[str]:
+        """What Python is given; the seed is the net's own, since many nets make the same programs from one seed.
+
+        count: so many programs, within an hour.
+        """
         own = zlib.crc32(f"{self.name} {seed}".encode())
-        return ["-m", *self.command, "--seed", str(own), "--seconds", f"{seconds:.0f}"]
+        most = ["--seconds", f"{seconds:.0f}"] if count is None else ["--count", str(count), "--seconds", "3600"]
+        return ["-m", *self.command, "--seed", str(own), *most]
 
 
 def _net(name: str, command: str, share: float, what: str, **environment: str) -> Net:
@@ -120,25 +126,47 @@ class Found:
     last: str
 
 
+class _Group(subprocess.Popen[str]):
+    """A process with those that it starts, all of which end where it is killed, or where an exception is raised."""
+
+    def kill(self) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.pid, signal.SIGKILL)
+
+    def __exit__(self, kind: Any, *rest: Any) -> None:
+        if kind is not None:
+            self.kill()
+        super().__exit__(kind, *rest)
+
+
 def run(
-    net: Net, seed: int, seconds: float, folder: str | None = None, *, stop: bool = False, forks: bool = False
+    net: Net,
+    seed: int,
+    seconds: float,
+    folder: str | None = None,
+    *,
+    count: int | None = None,
+    stop: bool = False,
+    forks: bool = False,
 ) -> Found:
     """One net for a time; ``folder`` is the tree that it runs in, ``stop`` whether it ends with its first finding.
 
+    count: it makes so many programs, however long they take; what takes ever so much longer than the time hangs.
     forks: whether it is a fork of this process, which has no other threads, where it can be one.
     """
     environment = {**os.environ, **dict(net.environment)}
     if folder is not None:
         environment["PYTHONPATH"] = folder
-    command = net.arguments(seed, seconds)
+    command = net.arguments(seed, seconds, count)
     with tempfile.TemporaryDirectory(prefix="nets-") as scratch:
         begun = Path(scratch) / "begun"
         environment[BEGUN] = str(begun)
         if forks and net.is_forked:
             process = Forked(command[1], command[2:], environment)
         else:
-            process = subprocess.Popen(
+            process = _Group(
                 [sys.executable, *command],
+                process_group=0,
                 cwd=folder,
                 env=environment,
                 stdout=subprocess.PIPE,

@@ -19,13 +19,13 @@ class Edit:
 class Bug:
     """A fault: the commit that mended it, what it did, and the edits that put it back.
 
-    net: the one that found it when it was put back last; it runs before the others.
+    nets: in the order in which they look for it: those that found it when it was put back last, and likely ones.
     needs: the feature of a processor without which it cannot be met.
     """
 
     name: str
     commit: str
-    net: str
+    nets: tuple[str, ...]
     what: str
     edits: tuple[Edit, ...]
     needs: str = ""

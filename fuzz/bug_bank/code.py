@@ -8,7 +8,7 @@ BUGS: tuple[Bug, ...] = (
     Bug(
         "packed-across-runs",
         "71fd2a0",
-        "products",
+        ("products", "plain-large"),
         "vectors of packed rows reach from one run of rows into the next",
         (
             Edit(
@@ -28,7 +28,7 @@ BUGS: tuple[Bug, ...] = (
     Bug(
         "invariant-loads",
         "701e42f",
-        "idioms",
+        ("idioms", "idioms-plain", "idioms-narrow", "modules"),
         "loads are invariant, of memory that is written where their function is inlined",
         (
             Edit(
@@ -44,7 +44,7 @@ BUGS: tuple[Bug, ...] = (
     Bug(
         "small-integer-sums",
         "1d3180d",
-        "forced",
+        ("forced", "specials", "compiled", "forms"),
         "sums of integers of fewer than eight bits are compared with bits above their range",
         (
             Edit(
@@ -57,7 +57,7 @@ BUGS: tuple[Bug, ...] = (
     Bug(
         "slices-of-nothing",
         "c737cee",
-        "compiled",
+        ("compiled", "jax-programs", "forced"),
         "gathered slices without elements of a collapsed dimension are read from foreign memory",
         (
             Edit("xlakit/passes/simplify/dynamic_slices.py", " or 0 in op.slice_sizes:", ":"),
@@ -67,7 +67,7 @@ BUGS: tuple[Bug, ...] = (
     Bug(
         "expm1-at-infinity",
         "71fd2a0",
-        "specials",
+        ("specials", "compiled", "math-library"),
         "complex expm1 of an infinite real part without a direction is no NaN",
         (
             Edit(
@@ -81,7 +81,7 @@ BUGS: tuple[Bug, ...] = (
     Bug(
         "streamed-pieces",
         "9e25fc7",
-        "forced",
+        ("forced", "large", "plain-large", "sanitized"),
         "pieces of one array that a loop writes are streamed each from a buffer that takes the other's writes",
         (
             Edit(
@@ -94,14 +94,14 @@ BUGS: tuple[Bug, ...] = (
     Bug(
         "tuple-for-an-array",
         "7d93069",
-        "modules-fused",
+        ("modules-fused", "modules", "legal-mutants"),
         "a fusion that takes a tuple gets a kernel, in whose table all that stands behind it is another array",
         (Edit("xlakit/cpu/kernels/library.py", "            check_arrays(instruction.op.calls)\n", ""),),
     ),
     Bug(
         "one-lane",
         "37c40a2",
-        "specials",
+        ("specials", "compiled", "forms", "modules"),
         "the imaginary part of real numbers is written for the first element of each vector alone",
         (
             Edit(
@@ -122,7 +122,7 @@ BUGS: tuple[Bug, ...] = (
     Bug(
         "divided-index",
         "7292fdc",
-        "forced",
+        ("sanitized", "modules", "plain"),
         "an index that is divided is negative where its piece is not chosen, and what is read then is far outside",
         (
             Edit(
@@ -135,7 +135,7 @@ BUGS: tuple[Bug, ...] = (
     Bug(
         "phases-read-the-kernel",
         "a2fbc67",
-        "convolutions",
+        ("convolutions", "products", "forced", "large"),
         "phases of a transposed convolution whose rows are positions read the converted kernel as their input",
         (
             Edit(
@@ -148,21 +148,21 @@ BUGS: tuple[Bug, ...] = (
     Bug(
         "bits-of-moved-nans",
         "e900827",
-        "specials",
+        ("specials", "forms", "compiled"),
         "moves of BF16 go through F32, which gives all NaNs the same bits",
         (Edit("xlakit/cpu/loops/emit/levels.py", "    node = as_moved(node)\n", ""),),
     ),
     Bug(
         "order-of-nans",
         "f0c6f9f",
-        "specials",
+        ("specials", "compiled", "forms"),
         "narrow floats are widened before they are compared in a total order, which gives several NaNs the same bits",
         (Edit("xlakit/cpu/loops/ir/tracer.py", "arguments = [as_ordered(a) for a in arguments]", "pass"),),
     ),
     Bug(
         "another-tasks-tail",
         "8241d2e",
-        "large-watched",
+        ("large-watched", "large", "products", "layers"),
         "every task of a product of BF16 looks at the exponents of the last columns, which the last task alone packs",
         (
             Edit(
@@ -176,7 +176,7 @@ BUGS: tuple[Bug, ...] = (
     Bug(
         "subnormal-sums",
         "ba2d3fe",
-        "jax-programs",
+        ("jax-programs", "math-library", "specials"),
         "LLVM folds sums of subnormal constants exactly in programs that take subnormal numbers for zero",
         (
             Edit("xlakit/cpu/llvm/promises.py", "_FLUSHES if current().flush_subnormals else _EITHER_MODE", '""'),
@@ -190,7 +190,7 @@ BUGS: tuple[Bug, ...] = (
     Bug(
         "packed-truth-values",
         "61ede1f",
-        "compiled",
+        ("compiled", "forms", "modules", "forced"),
         "truth values that are reduced over columns are packed into bits, in vectors of other widths than are read",
         (
             Edit("xlakit/cpu/scalars/memory.py", "return I8 if type is I1 else type", "return type"),
@@ -200,7 +200,7 @@ BUGS: tuple[Bug, ...] = (
     Bug(
         "signs-of-zeros",
         "e641fbc5",
-        "specials",
+        ("specials", "forms", "compiled"),
         "negations of eight-bit floats that have no negative zero give one where they are read in the same loop",
         (
             Edit(
@@ -213,7 +213,7 @@ BUGS: tuple[Bug, ...] = (
     Bug(
         "rounded-past-the-largest",
         "144871c5",
-        "specials",
+        ("specials", "forms", "compiled"),
         "numbers of f8e3m4 that are rounded past the largest one are finite where they are read in the same loop",
         (Edit("xlakit/cpu/scalars/real.py", "max).is_integer()", "max).is_integer() or True"),),
     ),

@@ -10,14 +10,14 @@ BUGS: tuple[Bug, ...] = (
     Bug(
         "subnormal-constants",
         "919bb3b",
-        "jax-programs",
+        ("jax-programs", "training"),
         "JAX's programs are compiled on a thread that takes subnormal numbers for zero, and lose their constants",
         (Edit("xlakit/jax/slots.py", "            with usual.here():\n", "            if usual:\n"),),
     ),
     Bug(
         "options-of-others",
         "b1531de",
-        "cached",
+        ("cached", "threads", "forced"),
         "functions that programs share are made with the options in force, not with those of the program",
         (
             Edit(_COMMON_CODE, "return of_tag(_tag(symbol))", "return current()"),
@@ -38,14 +38,14 @@ BUGS: tuple[Bug, ...] = (
     Bug(
         "method-looked-up-twice",
         "b6c51a2",
-        "threads",
+        ("threads", "cached"),
         "two threads look a method of a dataclass up for the first time, and the slower one does not find it",
         (Edit("xlakit/dataclass.py", "is self), None)", "is self))"),),
     ),
     Bug(
         "two-queues",
         "61f053a",
-        "threads",
+        ("threads", "collectives"),
         "the host and a device come to a queue for the first time at once, and each makes one",
         (
             Edit(
@@ -58,7 +58,7 @@ BUGS: tuple[Bug, ...] = (
     Bug(
         "copies-apart",
         "08cf1475",
-        "collectives",
+        ("collectives", "copies"),
         "each copy that passes make of a collective is a rendezvous of its own, and devices wait at two of them",
         (
             Edit(

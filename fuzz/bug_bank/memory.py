@@ -12,7 +12,7 @@ BUGS: tuple[Bug, ...] = (
     Bug(
         "begun-twice",
         "613f283",
-        "collectives",
+        ("collectives", "idioms"),
         "a value that begins two elements of a loop, one of which changes, is not copied",
         (
             Edit(
@@ -25,14 +25,14 @@ BUGS: tuple[Bug, ...] = (
     Bug(
         "shared-while-read",
         "94a0882",
-        "idioms",
+        ("idioms", "idioms-plain"),
         "a result takes the memory of an operand that is read at other places",
         (Edit(_IN_PLACE, "if result in before or access._replace(array=result) not in follow", "if result in before"),),
     ),
     Bug(
         "condition-writes-state",
         "524d809",
-        "idioms",
+        ("idioms", "idioms-plain"),
         "an update in place in a loop's condition writes into the state that the body reads",
         (
             Edit(_LIVE_RANGES, "self.steps(step.condition)\n        test", "self.steps(step.body)\n        test"),
@@ -42,14 +42,14 @@ BUGS: tuple[Bug, ...] = (
     Bug(
         "other-name",
         "d1562fe",
-        "memory-plans",
+        ("memory-plans", "idioms"),
         "values under other names in the memory of loop state are overwritten while they are read",
         (Edit(_COALESCING, "for low, high, value in other.entries:", "for low, high, value in other.entries[-1:]:"),),
     ),
     Bug(
         "given-twice",
         "f19e2ed",
-        "memory-plans",
+        ("memory-plans", "modules"),
         "a value that a kernel is given twice is written over where only one of the two is read at the same elements",
         (
             Edit(
@@ -62,14 +62,14 @@ BUGS: tuple[Bug, ...] = (
     Bug(
         "branch-writes-arguments",
         "2821391",
-        "memory-plans",
+        ("memory-plans", "idioms"),
         "a branch computes in the memory of arguments that its caller needs afterwards",
         (Edit(_COALESCING, "if max(low, first) < min(high, last) or not self._is_alias", "if not self._is_alias"),),
     ),
     Bug(
         "second-half-forgotten",
         "b981ee5",
-        "collectives",
+        ("collectives", "memory-plans"),
         "what an asynchronous collective was given is free before its second half has read it",
         (
             Edit(
@@ -82,7 +82,7 @@ BUGS: tuple[Bug, ...] = (
     Bug(
         "between-two-products",
         "fc54dfe",
-        "layers",
+        ("layers", "memory-plans", "sanitized", "plain-large"),
         "results between two products of a fusion lie in the memory of an array that is read after the second one",
         (
             Edit(_IN_PLACE, "for result in written | now", "for result in {a.array for s in nest for a in s.writes}"),
@@ -93,7 +93,7 @@ BUGS: tuple[Bug, ...] = (
     Bug(
         "rows-in-another-order",
         "b1301c87",
-        "layers",
+        ("layers", "memory-plans", "sanitized", "plain-large"),
         "rows of a second product lie in the memory of an array that is read for those of the first, in another order",
         (
             Edit(

@@ -10,7 +10,7 @@ BUGS: tuple[Bug, ...] = (
     Bug(
         "exponential-dots",
         "1014537",
-        "compile-time",
+        ("compile-time", "jax-programs", "idioms", "training"),
         "the summation loops of a small product are named by the product alone, so that a chain of them is written out",
         (
             Edit(
@@ -23,7 +23,7 @@ BUGS: tuple[Bug, ...] = (
     Bug(
         "fusion-in-one-precision",
         "d80eddb",
-        "modules-fused",
+        ("modules-fused", "modules", "jax-programs"),
         "arguments of fusions of operations on elements are converted to the widest float among them",
         (
             Edit(
@@ -36,7 +36,7 @@ BUGS: tuple[Bug, ...] = (
     Bug(
         "open-result",
         "d0e6aee",
-        "jax-sharded",
+        ("jax-sharded", "sharded"),
         "a single result that is an open constraint comes out whole",
         (
             Edit(
@@ -49,21 +49,21 @@ BUGS: tuple[Bug, ...] = (
     Bug(
         "paths-of-invariants",
         "cb89414",
-        "compile-time",
+        ("compile-time", "idioms", "jax-programs"),
         "values are looked at for motion out of a loop once for each path to them",
         (Edit("xlakit/passes/loops/invariants.py", "        seen.add(instruction)\n", ""),),
     ),
     Bug(
         "window-at-an-end",
         "8545409b",
-        "forms",
+        ("forms",),
         "a window that a condition leaves out is written at the first place: as if the rule had taken 0 for outside",
         (Edit("xlakit/passes/simplify/indexing.py", "outside = make.full(-1, ", "outside = make.full(0, "),),
     ),
     Bug(
         "merged-across-order",
         "7b186733",
-        "copies",
+        ("copies", "collectives"),
         "clusters are merged although one is a control predecessor of what lies between them: fusion never ends",
         (
             Edit(
@@ -76,7 +76,7 @@ BUGS: tuple[Bug, ...] = (
     Bug(
         "collectives-of-shared-bodies",
         "0d4e4c08",
-        "collectives",
+        ("collectives", "copies"),
         "collectives move out of a body that loops of different trip counts share, in which devices meet",
         (
             Edit(
@@ -89,7 +89,7 @@ BUGS: tuple[Bug, ...] = (
     Bug(
         "order-of-copies",
         "08cf1475",
-        "copies",
+        ("copies", "collectives"),
         "fusion moves a collective behind another one in one copy of a computation alone",
         (
             Edit(
@@ -102,7 +102,7 @@ BUGS: tuple[Bug, ...] = (
     Bug(
         "steps-met-apart",
         "08cf1475",
-        "copies",
+        ("copies", "sharded", "collectives"),
         "products of gathered arrays are computed in steps where devices meet in copies that are not",
         (
             Edit(
@@ -115,7 +115,7 @@ BUGS: tuple[Bug, ...] = (
     Bug(
         "read-before-written",
         "fb059cb1",
-        "idioms",
+        ("idioms", "idioms-plain", "idioms-watched", "training"),
         "initial values are left out of arrays that a loop writes piece by piece, and reads before that",
         (
             Edit(
@@ -128,7 +128,7 @@ BUGS: tuple[Bug, ...] = (
     Bug(
         "written-in-part",
         "fb059cb1",
-        "idioms",
+        ("idioms", "idioms-watched"),
         "initial values are left out of arrays of which a loop writes some pieces alone",
         (Edit(_OVERWRITTEN, " and iterations * size == sizes[dimension]", ""),),
     ),

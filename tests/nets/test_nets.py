@@ -13,10 +13,11 @@ import pytest
 import xlakit
 from fuzz import levels, nets
 from fuzz.aarch64 import spread
-from fuzz.bug_bank.__main__ import table
+from fuzz.bug_bank.__main__ import Trial, look_for, main as bug_bank, table, trials
 from fuzz.bug_bank.bug import Bug, Edit
 from fuzz.bug_bank.bugs import BUGS
 from fuzz.nets import NETS, Found, Net, chosen, rotated, run, shares
+from fuzz.support.children import imported
 
 _MADE = Net("made", ("made",), 1, "")
 _SOURCES = Path(xlakit.__file__).parents[1]
@@ -164,5 +165,26 @@ def test_a_fault_that_cannot_be_put_back_says_so(tmp_path):
 
 def test_the_table_tells_what_was_not_found_from_what_was_not_tried():
     found = {"one": {"idioms": Found("x", 3.4, ""), "plain": None}}
-    line = table(found, chosen(["idioms", "plain", "modules"])).splitlines()[-1]
-    assert line == "| one | 3 |  | - |"
+    assert table(found).splitlines()[-1] == "| one | 1 | idioms 3 | plain |"
+
+
+def test_a_net_makes_as_many_programs_as_another_run_tells():
+    told = "12:00:00 nets: idioms   36 programs  no fault\ncompile-time   1 programs  no fault\n"
+    given = trials(chosen(["idioms", "plain"]), 50.0, told)
+    assert [trial.programs for trial in given.values()] == [36, None]
+    assert chosen(["idioms"])[0].arguments(3, 5.0, 36)[-4:-2] == ["--count", "36"]
+    # What it measures is a part of what it makes.
+    assert [trial.programs for trial in trials(chosen(["compile-time"]), 50.0, told).values()] == [None]
+
+
+def test_what_a_file_tells_of_a_fault_is_not_run_again(tmp_path, capsys):
+    found: dict[str, Found | None] = {"made": None}
+    assert list(look_for(BUGS[0], {_MADE: Trial(5)}, 3, 1, found)) == []
+    (tmp_path / "kept").write_text(f'{{"{BUGS[0].name}": {{"plain": {{"fault": "x", "seconds": 7.0, "last": ""}}}}}}')
+    assert bug_bank(["--keep", str(tmp_path / "kept"), "--enough", "1", "--bug", BUGS[0].name]) == 0
+    assert f"| {BUGS[0].name} | 1 | plain 7 |  |" in capsys.readouterr().out
+
+
+def test_each_net_of_the_bank_is_one_and_has_a_main():
+    assert {name for bug in BUGS for name in bug.nets} <= {net.name for net in NETS}
+    assert imported("fuzz.jax_programs").__name__ == "fuzz.jax_programs.__main__"
