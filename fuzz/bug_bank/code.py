@@ -163,12 +163,12 @@ BUGS: tuple[Bug, ...] = (
         "another-tasks-tail",
         "8241d2e",
         ("large-watched", "large", "products", "layers"),
-        "every task of a product of BF16 looks at the exponents of the last columns, which the last task alone packs",
+        "tasks of a product of BF16 look at the exponents behind their last sliver, which they do not pack",
         (
             Edit(
                 "xlakit/cpu/kernels/gemm/driver.py",
-                '1 if self.blocking.column_tasks == 1 else self.is_last_task().cast("zext", I64)',
-                "1",
+                'slivers = (self._width() + (engine.nr - 1)).integer("udiv", engine.nr)',
+                "slivers = self.whole + 1",
             ),
         ),
         needs="avx512bf16",

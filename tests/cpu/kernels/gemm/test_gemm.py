@@ -11,6 +11,7 @@ from xlakit.cpu.kernels.gemm.blocking import plan_gemm, task_count
 from xlakit.cpu.kernels.gemm.driver import emit_gemm
 from xlakit.cpu.kernels.gemm.engine import choose_engine
 from xlakit.cpu.kernels.gemm.operands import Direction, Matrix, rounded_up
+from xlakit.cpu.kernels.gemm.packed_once import emit_packing, packing_phase
 from xlakit.cpu.kernels.gemm.product import Product
 from xlakit.cpu.kernels.shared.shuffles import transposed
 from xlakit.cpu.llvm import F32, I64, PTR, VOID, Module, vector
@@ -38,19 +39,28 @@ def operands(rows, columns, depth):
     return random.standard_normal((rows, depth), np.float32), random.standard_normal((depth, columns), np.float32)
 
 
-def test_results_do_not_depend_on_shares():
+@pytest.mark.parametrize("once", [False, True])
+@pytest.mark.parametrize("in_slivers", [False, True])
+def test_results_do_not_depend_on_shares(in_slivers, once):
+    """Tasks may end within a sliver, where a register ends; the last one has a sliver of another width then."""
     a, b = operands(200, 150, 700)
     what = product(200, 150, 700)
     whole = plan_gemm(what)
-    cut = replace(whole, task_rows=72, row_tasks=3, task_columns=rounded_up(75, whole.engine.nr), column_tasks=2)
+    engine = whole.engine
+    columns = rounded_up(75, engine.nr) if in_slivers else (75 // engine.nr) * engine.nr + engine.lanes
+    cut = replace(whole, task_rows=72, row_tasks=3, task_columns=columns, column_tasks=-(-150 // columns))
+    cut = replace(cut, ahead=once, packs_once=once)
+    assert len(set(cut.partial_columns(what))) == 2
     tasks = task_count(what, cut)
-    assert tasks == 6
     module = Module("gemm")
+    stages = [(emit_packing(module, what, cut), packing_phase("packing", what, cut).tasks)] if once else []
     fn = emit_gemm(module, what, cut)
+    packed = np.zeros(cut.packed_once_bytes(what), np.uint8)
     out, other = np.zeros((200, 150), np.float32), np.zeros((200, 150), np.float32)
-    run(module, [(fn, tasks)], [a, b, out])
-    run(module, [(fn, 1), (fn, tasks)], [a, b, other])
+    run(module, [*stages, (fn, tasks)], [a, b, out, packed])
+    run(module, [*stages, (fn, 1), (fn, tasks)], [a, b, other, packed])
     np.testing.assert_array_equal(out, other)
+    np.testing.assert_allclose(out, a.astype(np.float64) @ b, atol=1e-3)
 
 
 @pytest.mark.usefixtures("usual_machine")
@@ -111,7 +121,7 @@ def test_what_is_read_across_its_lines_stays_near(slivers):
 @pytest.mark.parametrize(
     "change",
     [
-        lambda cut: {"task_columns": 75 + (75 % cut.engine.nr == 0), "column_tasks": 2},
+        lambda cut: {"task_columns": 75 + (75 % cut.engine.lanes == 0), "column_tasks": 2},
         lambda cut: {"task_columns": cut.engine.nr, "column_tasks": 1},
         lambda cut: {"task_rows": 100, "row_tasks": 3},
         lambda cut: {"mc": 4 * cut.engine.mr + 1, "engine": replace(cut.engine, mr=2 * cut.engine.mr)},

@@ -15,7 +15,15 @@ from xlakit.cpu.kernels.gemm.bf16_range import ranges_bytes
 from xlakit.cpu.kernels.gemm.engine import AMX_ROWS, Engine, choose_engine, stored_as_packed, with_fewer_at_once
 from xlakit.cpu.kernels.gemm.operands import Matrix, can_read_in_place, rounded_up
 from xlakit.cpu.kernels.gemm.product import Product
-from xlakit.cpu.kernels.gemm.tasks import BLOCK_BYTES, MOST_SLIVERS_BYTES, block_of_rows, rectangle, sum_bytes
+from xlakit.cpu.kernels.gemm.tasks import (
+    BLOCK_BYTES,
+    LATENCY,
+    MOST_SLIVERS_BYTES,
+    block_of_rows,
+    rectangle,
+    step_time,
+    sum_bytes,
+)
 from xlakit.dataclass import dataclass
 from xlakit.options import knob, times
 
@@ -39,9 +47,7 @@ _WINDOW_SLIVERS = knob("gemm.window_slivers", 8, 0, 1000, tries=(2, 16))
 # Rows and vectors of the micro-tile for real numbers; 0 leaves the engine's.
 _TILE_ROWS = knob("gemm.tile_rows", 0, 3, 5, tries=(6, 8, 10, 12, 14))
 _TILE_VECTORS = knob("gemm.tile_vectors", 0, 1, 3, tries=(1, 2, 3, 4))
-# The multiply-adds that must be independent to hide their latency: two units, of four cycles each. The most rows of
-# tiles that are narrower than the engine's.
-_LATENCY = 8
+# The most rows of tiles that are narrower than the engine's.
 _MOST_ROWS = 12
 # The most slivers of a tile that is wider than the engine's.
 _FEW_SLIVERS = 4
@@ -105,6 +111,11 @@ class Blocking:
     def slivers(self, product: Product) -> int:
         """The number of slivers, of the engine's nr columns each, in a task."""
         return -(-min(self.task_columns, product.sizes[1]) // self.engine.nr)
+
+    def partial_columns(self, product: Product) -> tuple[int, int]:
+        """The columns of the partial sliver of the last task of a row, and of the others; 0 for none."""
+        last = product.sizes[1] - (self.column_tasks - 1) * self.task_columns
+        return last % self.engine.nr, self.task_columns % self.engine.nr
 
     def packed_once_bytes(self, product: Product) -> int:
         """The bytes of the right operand if it is packed once for all tasks, else 0."""
@@ -242,7 +253,7 @@ def _fitted(engine: Engine, product: Product) -> Engine:
         # Of few columns nothing may be left over with a vector more, which saves loads and shortens blocks of k. With
         # few rows, more columns give enough independent sums.
         widest += needed <= _FEW_SLIVERS * (widest + 1) and needed % (widest + 1) == 0
-        widest = max(widest, _LATENCY // rows) if 2 * rows <= engine.mr else widest
+        widest = max(widest, LATENCY // rows) if 2 * rows <= engine.mr else widest
     widths = range(1, min(widest, needed) + 1)
     if _TILE_VECTORS.value:
         widths = [min(engine.vectors, needed)]
@@ -277,15 +288,10 @@ def _tile_times(engine: Engine, rows: int, needed: int, widths: Iterable[int]) -
             most = min(most, max(engine.mr, _MOST_ROWS))
         most = max(1, min(most, rows))
         for height in range(most, most // 2, -1):
-            slivers = needed // vectors * _step_time(height, vectors, engine.parts)
+            slivers = needed // vectors * step_time(height, vectors, engine.parts)
             if left_over := needed % vectors:
-                slivers += _step_time(height, left_over, engine.parts)
+                slivers += step_time(height, left_over, engine.parts)
             yield -(-rows // height) * slivers, height, vectors
-
-
-def _step_time(rows: int, vectors: int, parts: int) -> float:
-    """The time of a step of k of a micro-tile, in multiply-adds: loads take half a one, and overlap."""
-    return max(rows * vectors * parts, _LATENCY) + (rows + vectors) * parts / 2
 
 
 def _block_k(engine: Engine, product: Product, packs: tuple[bool, bool]) -> tuple[int, int, int]:

@@ -41,8 +41,7 @@ def _tiles(product: Product, blocking: Blocking) -> list[Rule]:
         return [("tiles have rows and columns", False)]
     return [
         ("tiles are whole tile registers", not engine.amx or (engine.mr in (16, 32) and engine.vectors <= 2)),
-        # A task stores whole slivers except the last sliver of the result, which ends with the last column task.
-        ("tasks' columns are whole slivers", blocking.column_tasks == 1 or blocking.task_columns % engine.nr == 0),
+        ("tasks' columns are whole slivers, or whole registers of one run", _columns_hold(product, blocking)),
         (
             "tasks have all columns",
             blocking.task_columns > 0 and blocking.column_tasks == max(1, -(-columns // blocking.task_columns)),
@@ -55,6 +54,16 @@ def _tiles(product: Product, blocking: Blocking) -> list[Rule]:
         ("blocks of rows are whole tiles", blocking.mc > 0 and blocking.mc % engine.mr == 0),
         ("rows of all batches together are of several batches", not blocking.batches_inner or product.batch > 0),
     ]
+
+
+def _columns_hold(product: Product, blocking: Blocking) -> bool:
+    """Whether a task stores nothing of the next one: only the last sliver of the result has a partial register."""
+    engine = blocking.engine
+    if blocking.column_tasks == 1 or blocking.task_columns % engine.nr == 0:
+        return True
+    # Where columns are in runs, slivers begin at their multiples; a tile register is always stored whole.
+    is_one_run = len(product.columns.dims) <= 1 and len(product.rhs.across.dims) <= 1
+    return is_one_run and not engine.amx and blocking.task_columns % engine.lanes == 0
 
 
 def _operands(product: Product, blocking: Blocking) -> list[Rule]:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 
 from xlakit.cpu.kernels.gemm.address_tables import Addresses, Table, fill_table
@@ -163,7 +163,7 @@ class GemmEmitter:
             rows, columns = Direction(((self.rows, self.local),)), Direction(((self.columns, 1),))
             self.output = Output(fn, self.engine, product.result, rows, columns, self.area.results)
         self.column = column
-        self.whole, self.tail = self._slivers()
+        self.whole = self._width().integer("udiv", self.engine.nr)
         if self.packed_once is not None:
             right = blocking.packed_once_bytes(product) // blocking.column_tasks
             self.area.right = fn.at(self.packed_once, I8, column.integer("udiv", blocking.task_columns) * right)
@@ -171,7 +171,7 @@ class GemmEmitter:
     def find_columns(self) -> None:
         """Fill the table of the addresses of a task's columns, from which they are packed."""
         fn, rhs, columns = self.fn, self.product.rhs, self.engine.nr
-        width = smaller(fn.i64(self.columns) - self.column, fn.i64(self.blocking.task_columns))
+        width = self._width()
         padded = (width + (columns - 1)).integer("udiv", columns) * columns
         source = Addresses(self.rhs.base, element_bytes(rhs.kind))
         fill_table(fn, rhs.across, self.column, width, source, Table(self.area.sliver_sources, padded=padded))
@@ -188,34 +188,36 @@ class GemmEmitter:
                 width = smaller(column + blocking.task_columns, fn.i64(self.columns))
                 self.epilogue_call.call(fn, Rectangle(base, batch, (rows.index, end), (column, width)))
 
-    def _slivers(self) -> tuple[Value, int]:
-        """The number of whole slivers of the task's columns, and the columns of a partial one in the last task."""
-        fn, engine, blocking = self.fn, self.engine, self.blocking
-        tail = self.columns % engine.nr
+    def _width(self) -> Value:
+        """The number of the task's columns."""
+        fn, blocking = self.fn, self.blocking
         if blocking.column_tasks == 1:
-            return fn.i64(self.columns // engine.nr), tail
-        width = smaller(fn.i64(self.columns) - self.column, fn.i64(blocking.task_columns))
-        return width.integer("udiv", engine.nr), tail
+            return fn.i64(self.columns)
+        return smaller(fn.i64(self.columns) - self.column, fn.i64(blocking.task_columns))
 
     def each(self, do: Callable[[Value, Value, int], None]) -> None:
         """Call ``do`` with the first sliver, the number and the width of slivers.
 
-        It is called once for whole slivers, and once for a partial one.
+        It is called once for whole slivers, and once for each width that a partial one may have.
         """
-        fn = self.fn
         if self.whole.constant != 0:
-            do(fn.i64(0), self.whole, self.engine.nr)
-        if not self.tail:
-            return
-        if self.blocking.column_tasks == 1:
-            do(self.whole, fn.i64(1), self.tail)
-            return
-        with fn.if_(self.is_last_task()):
-            do(self.whole, fn.i64(1), self.tail)
+            do(self.fn.i64(0), self.whole, self.engine.nr)
+        for width, when in self.partial_slivers():
+            with when:
+                do(self.whole, self.fn.i64(1), width)
 
-    def is_last_task(self) -> Value:
-        """Whether the task's columns are the last ones: these alone have a partial sliver."""
-        return (self.column + self.blocking.task_columns).compare("sge", self.columns)
+    def partial_slivers(self) -> Iterator[tuple[int, AbstractContextManager[object]]]:
+        """The widths of the partial sliver that a task may have, each with the branch of the tasks that have it."""
+        blocking = self.blocking
+        last, other = blocking.partial_columns(self.product)
+        if blocking.column_tasks == 1 or last == other:
+            if last:
+                yield last, nullcontext()
+            return
+        is_last = (self.column + blocking.task_columns).compare("sge", self.columns)
+        for width, condition in ((last, is_last), (other, ~is_last)):
+            if width:
+                yield width, self.fn.if_(condition)
 
     def k_blocks(self) -> AbstractContextManager[Loop]:
         """The loop over the blocks of k."""
@@ -324,10 +326,8 @@ class GemmEmitter:
             )
 
         self.each(pack)
-        slivers = self.whole
-        if self.tail:
-            # Behind the whole slivers of other tasks there is nothing, or the slivers of another block of k.
-            slivers += 1 if self.blocking.column_tasks == 1 else self.is_last_task().cast("zext", I64)
+        # Behind the slivers of a task there is nothing, or the slivers of another block of k.
+        slivers = (self._width() + (engine.nr - 1)).integer("udiv", engine.nr)
         self.ranges.note_right(self._packed_sliver(number, fn.i64(0)), slivers, self.sliver, block, self._kept(number))
 
     def _seen_by(self, kind: PrimitiveType) -> PrimitiveType:

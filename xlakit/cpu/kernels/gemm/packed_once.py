@@ -71,9 +71,9 @@ class _Packing(GemmEmitter):
         count = smaller(end, self.whole) - first
         with fn.if_(count > 0):
             do(first, count, self.engine.nr)
-        if self.tail:
-            with fn.if_((first <= self.whole) & (self.whole < end) & self.is_last_task()):
-                do(self.whole, fn.i64(1), self.tail)
+        for width, when in self.partial_slivers():
+            with when, fn.if_((first <= self.whole) & (self.whole < end)):
+                do(self.whole, fn.i64(1), width)
 
 
 def _packing_tasks(product: Product, blocking: Blocking) -> int:

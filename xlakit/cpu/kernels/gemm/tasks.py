@@ -44,6 +44,8 @@ _LEAST_BLOCK = 4
 PACKING = knob("gemm.packing", lambda: _packing_products(machine.current()), 0.0, 1000.0, tries=(times(0.3), times(3)))
 _HIDDEN = 12.5
 _READING = knob("gemm.reading", lambda: _packing_products(machine.current()) / _HIDDEN, 0.1, 1000.0)
+# The multiply-adds that must be independent to hide their latency: two units, of four cycles each.
+LATENCY = 8
 # The nanoseconds that a phase costs in which threads pack an operand together, beside packing: shorter phases run on
 # one thread.
 _TOGETHER = knob("gemm.together", lambda: 3 * machine.current().wake_nanoseconds, 0.0, 1e12, tries=(0.0, 1e12))
@@ -67,6 +69,9 @@ def rectangle(
     widest = rounded_up(max(columns, 1), engine.nr)
     if _MOST_COLUMNS.value:
         widest = min(widest, max(1, _MOST_COLUMNS.value // engine.nr) * engine.nr)
+    # Columns that are contiguous are divided at any register, others where slivers begin.
+    is_divisible = len(product.columns.dims) <= 1 and len(product.rhs.across.dims) <= 1 and not engine.amx
+    unit = engine.lanes if is_divisible else engine.nr
     # The sums of the fewest rows of a block stay in the second-level cache, the slivers in the third-level one.
     room = (BLOCK_BYTES.value // (_LEAST_BLOCK * engine.mr) - blocks[1]) // sum_bytes(engine)
     if packs[1]:
@@ -78,14 +83,18 @@ def rectangle(
     tasks = min(_MOST_TASKS.value, product.batch * rows * columns * product.lhs.along.size // _TASK_PRODUCTS.value)
     tasks_of_batch = -(-tasks // max(1, product.batch))
     left, right = (PACKING.value if is_packed else _READING.value for is_packed in packs)
-    sizes, widths, limits = (product.batch, rows, columns), (narrowest, widest), (tasks_of_batch, blocks[1])
+    sizes, widths = (product.batch, rows, columns), (narrowest, widest, unit)
+    limits = tasks_of_batch, blocks[1]
     time, task_rows, task_columns = _task_sizes(engine, sizes, widths, (left, right), limits)
     described = machine.current()
     threads = described.threads
     if once and threads > 1 and blocks[0] * blocks[1] * columns <= MOST_SLIVERS_BYTES.value:
-        # The threads share the packing, and wait for each other once more.
-        waiting = _TOGETHER.value * described.rate("fused_per_nanosecond_f32") / max(1, product.sizes[2])
-        packing = columns * right / threads + waiting
+        # The threads share the packing, wait for each other once more, and read what the others have packed: lines that
+        # another core has modified go to the last-level cache and come from there.
+        nanoseconds = _TOGETHER.value / max(1, product.sizes[2])
+        others_part = columns * engine.packed_bytes * (threads - 1) / threads
+        nanoseconds += 2 * others_part / described.rate("read_bytes_per_nanosecond_l3")
+        packing = columns * right / threads + nanoseconds * described.rate("fused_per_nanosecond_f32")
         other_time, *others = _task_sizes(engine, sizes, widths, (left, 0.0), limits)
         if other_time + packing < time:
             return others[0], others[1], True
@@ -93,9 +102,14 @@ def rectangle(
 
 
 def _least_slivers(engine: Engine, product: Product, *, wide: bool) -> int:
-    """The least number of slivers in a row of a task: fewer where threads would otherwise get no task."""
-    rows, columns, _ = product.sizes
+    """The least number of slivers in a row of a task: fewer where threads would otherwise get no task.
+
+    Half of them are enough where the right operand is in the second-level cache, and no prefetcher is needed.
+    """
+    rows, columns, depth = product.sizes
     least = LEAST_SLIVERS.value
+    if columns * depth * engine.packed_bytes <= machine.current().l2:
+        least = -(-least // 2)
     slivers = max(least, -(-_LONG_ROW_BYTES // (engine.nr * product.result.byte_width))) if wide else least
     row_tasks = product.batch * -(-rows // (_LEAST_TILES.value * engine.mr))
     while slivers > -(-least // 2) and row_tasks * -(-columns // (slivers * engine.nr)) < machine.current().threads:
@@ -106,15 +120,15 @@ def _least_slivers(engine: Engine, product: Product, *, wide: bool) -> int:
 def _task_sizes(
     engine: Engine,
     sizes: tuple[int, int, int],
-    widths: tuple[int, int],
+    widths: tuple[int, int, int],
     costs: tuple[float, float],
     limits: tuple[int, int],
 ) -> tuple[float, int, int]:
     """The least time of a step of k, and rows and columns of a task with which a product takes it.
 
-    sizes: batches, rows and columns. widths: the bounds of the columns of a task. costs: those of an element of the
-    left and of the right operand for each task, in multiply-adds. limits: the most tasks of a batch, and the bytes of
-    a packed row for one block of k.
+    sizes: batches, rows and columns. widths: the bounds of the columns of a task, and what they are multiples of.
+    costs: those of an element of the left and of the right operand for each task, in multiply-adds. limits: the most
+    tasks of a batch, and the bytes of a packed row for one block of k.
 
     Each row task packs or reads the right operand again, and each column task the left one, but more tasks balance the
     load better. The right operand is also read for each block of rows. Such a block and its sums fill a part of the
@@ -123,13 +137,11 @@ def _task_sizes(
     batch, rows, columns = (max(1, size) for size in sizes)
     threads = machine.current().threads
     least = min(rounded_up(rows, engine.mr), _LEAST_TILES.value * engine.mr)
-    # The last sliver of a row has only the registers that it needs.
-    needed = rounded_up(columns, engine.lanes)
     most_tasks, packed_row = limits
     best = math.inf, rows, widths[1]
     for column_tasks in range(-(-columns // widths[1]), most_tasks + 1):
-        width = max(widths[0], min(widths[1], rounded_up(-(-columns // column_tasks), engine.nr)))
-        computed = min(width, needed)
+        width = max(widths[0], min(widths[1], rounded_up(-(-columns // column_tasks), widths[2])))
+        computed = _computed(engine, min(width, columns))
         for row_tasks in range(1, most_tasks // column_tasks + 1):
             task_rows = rows if row_tasks == 1 else max(least, rounded_up(-(-rows // row_tasks), engine.mr))
             block = block_of_rows(engine, task_rows, engine.mr, packed_row + width * sum_bytes(engine))
@@ -140,6 +152,20 @@ def _task_sizes(
             time = (-(-tasks // threads) + 0.125) * (task_rows * computed + again) if threads > 1 else tasks * again
             best = min(best, (time, task_rows, width))
     return best
+
+
+def _computed(engine: Engine, width: int) -> float:
+    """The columns of whole slivers that take as long as those of a task, whose last sliver may have fewer registers."""
+    whole, left_over = divmod(-(-width // engine.lanes), engine.vectors)
+    if not left_over:
+        return whole * engine.nr
+    part = step_time(engine.mr, left_over, engine.parts) / step_time(engine.mr, engine.vectors, engine.parts)
+    return (whole + part) * engine.nr
+
+
+def step_time(rows: int, vectors: int, parts: int) -> float:
+    """The time of a step of k of a micro-tile, in multiply-adds: loads take half a one, and overlap."""
+    return max(rows * vectors * parts, LATENCY) + (rows + vectors) * parts / 2
 
 
 def block_of_rows(engine: Engine, rows: int, row_multiple: int, row_bytes: int) -> int:
