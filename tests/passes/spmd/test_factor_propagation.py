@@ -64,6 +64,20 @@ def test_operands_that_one_split_value_becomes_are_split_when_they_meet(first):
     )
 
 
+def test_the_columns_of_a_table_stay_split_behind_a_gather_by_split_indices():
+    """The largest value decides at the gather, before the product's other operand brings the split of its rows."""
+    by_y = "sharding={devices=[2,1,2]<=[2,2]T(1,0) last_tile_dim_replicate}"
+    check(
+        f"t = f32[64,8] parameter(0), sharding={Y_COLUMNS} v = f32[8,2] parameter(1), {by_y} i = s32[8,2] convert(v) "
+        "g = f32[8,2,8] gather(t, i), offset_dims={2}, collapsed_slice_dims={0}, start_index_map={0}, "
+        "index_vector_dim=2, slice_sizes={1,8} ROOT r = f32[8,8] dot(v, g), lhs_batch_dims={0}, rhs_batch_dims={0}, "
+        "lhs_contracting_dims={1}, rhs_contracting_dims={1}",
+        (8, 4),
+        (64, 8),
+        (8, 2),
+    )
+
+
 def test_the_shape_of_a_product_s_result_reaches_what_is_carried_to_it():
     """A loop's state that is a product is split as that is, rows and columns."""
     state = "(s32[], f32[8,8], f32[8,8])"

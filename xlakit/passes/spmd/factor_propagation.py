@@ -3,7 +3,9 @@
 An operation spreads the split that its operands and results have in common for a factor to all of them. Two factors
 conflict if they use the same partitions. First only splits without conflicts spread: a factor does not get partitions
 that another factor uses anywhere in the operation. At that fixed point, each value takes the splits that fit into it,
-those of the largest value first. If a split does not fit, its coarser forms are tried: for two axes the first of them.
+those of the largest value first. Dimensions that operations leave alone do so at once, but wait for sums: a table
+whose columns are split is read by column, while a batch meets weights that are split along what is summed. If a split
+does not fit, its coarser forms are tried: for two axes the first of them.
 
 Of the operations with something to spread, elementwise ones come in the order in which they got it, so that a value is
 split as the nearest one; then all come in the order of the program. Queries and keys of one split sequence thus have
@@ -115,7 +117,7 @@ class FactorPropagation:
                     changed = self._crossed(tie, tie.manual)
                 else:
                     wanted = self._common(tie, order)
-                    changed = settle(tie, wanted) if wanted else []
+                    changed = settle(tie, wanted, order) if wanted else []
                     if tie.by.is_reshape:
                         changed += self._reshaped(tie)
                 for node in changed:
@@ -185,27 +187,26 @@ class FactorPropagation:
         """Whether some value of an operation does not have the split yet."""
         return any(factor in dims and self._tilings[node][dims.index(factor)] != split for node, dims in members)
 
-    def _without_conflicts(self, tie: Tie, wanted: dict[int, Split]) -> list[int]:
-        """Spread splits whose partitions no value of the operation uses along another factor; gives changed nodes."""
+    def _without_conflicts(self, tie: Tie, wanted: dict[int, Split], order: int) -> list[int]:
+        """Spread splits without conflicts, or in the second order with those that spread in it; gives changed nodes."""
         members = self._members(tie)
-        changed: dict[int, None] = {}
+        now = wanted.keys() - tie.by.last if order == ORDERS[1] else ()
+        found: dict[int, Split] = {}
         for factor, split in wanted.items():
             fitting: Split | None = split
             for node, dims in members:
-                own = self._tilings[node]
-                others = [s for f, s in zip(dims, own, strict=True) if s is not None and f != factor]
+                pairs = zip(dims, self._tilings[node], strict=True)
+                others = [s for f, s in pairs if s is not None and f not in (factor, *now)]
                 fitting = self._fitting(fitting, others)
                 if fitting is None:
                     break
                 if factor in dims:
                     fitting = self._possible(tie, node, dims.index(factor), fitting)
             if fitting is not None:
-                for node, dims in members:
-                    if factor in dims and self._set(node, dims.index(factor), fitting):
-                        changed[node] = None
-        return list(changed)
+                found[factor] = fitting
+        return self._with_conflicts(tie, found, order)
 
-    def _with_conflicts(self, tie: Tie, wanted: dict[int, Split]) -> list[int]:
+    def _with_conflicts(self, tie: Tie, wanted: dict[int, Split], _: int) -> list[int]:
         """Spread to each value the splits that fit into it; gives the nodes that changed."""
         members = self._members(tie)
         largest = {
