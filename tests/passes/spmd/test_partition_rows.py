@@ -126,18 +126,8 @@ def test_single_rows_are_read_and_written(start):
     agree(given + written, {}, numbers(16, 4), at, numbers(1, 4))
 
 
-@pytest.mark.parametrize(
-    ("dims", "iterations", "expected"),
-    [
-        ((8, 4), 8, {"all-to-all": 1}),  # the rows are in parts, in columns
-        ((8, 3), 8, {"all-gather": 1}),  # all of them are needed, and three columns cannot be split
-        ((64, 4), 8, {"all-to-all": 1}),
-        ((64, 3), 8, {"all-reduce": 1}),  # few of many rows: each is sent to all when it is read
-        ((512, 4), 8, {"all-reduce": 1}),
-    ],
-)
-@pytest.mark.parametrize("is_called", [False, True])
-def test_rows_that_a_loop_reads_one_by_one(dims, iterations, expected, is_called):
+def loop_over_rows(dims, iterations, step, *, is_called=False):
+    """A program, with its functions, that reads rows l of a table, and makes n of each and of the n before, c."""
     table, row = f"f32[{dims[0]},{dims[1]}]", f"f32[1,{dims[1]}]"
     state = f"(s32[], {table}, {row})"
     sliced = f"dynamic_slice_sizes={{1,{dims[1]}}}"
@@ -147,7 +137,7 @@ def test_rows_that_a_loop_reads_one_by_one(dims, iterations, expected, is_called
     body = (
         f"step {{ p = {state} parameter(0) i = s32[] get-tuple-element(p), index=0 z = s32[] constant(0) "
         f"t = {table} get-tuple-element(p), index=1 c = {row} get-tuple-element(p), index=2 "
-        f"l = {row} {reading} n = {row} subtract(l, c) one = s32[] constant(1) j = s32[] add(i, one) "
+        f"l = {row} {reading} {step} one = s32[] constant(1) j = s32[] add(i, one) "
         f"ROOT r = {state} tuple(j, t, n) }}"
     )
     test = f"test {{ p = {state} parameter(0) i = s32[] get-tuple-element(p), index=0 n = s32[] constant({iterations}) "
@@ -157,8 +147,34 @@ def test_rows_that_a_loop_reads_one_by_one(dims, iterations, expected, is_called
         f"b = {row} broadcast(c), dimensions={{}} s = {state} tuple(z, t, b) "
         f"w = {state} while(s), condition=test, body=step ROOT r = {row} get-tuple-element(w), index=2"
     )
-    split = agree(main, None, numbers(*dims), functions=[called, body, test])
+    return main, [called, body, test]
+
+
+@pytest.mark.parametrize(
+    ("dims", "iterations", "expected"),
+    [
+        ((8, 4), 8, {"all-to-all": 1}),  # the rows are in parts, in columns
+        ((8, 3), 8, {"all-gather": 1}),  # all of them are needed, and three columns cannot be split
+        ((64, 4), 8, {"all-reduce": 1}),  # few of many rows: they are added up where they are, and that is sent
+        ((64, 3), 8, {"all-reduce": 1}),
+        ((512, 4), 8, {"all-reduce": 1}),
+    ],
+)
+@pytest.mark.parametrize("is_called", [False, True])
+def test_rows_that_a_loop_reads_one_by_one(dims, iterations, expected, is_called):
+    row = f"f32[1,{dims[1]}]"
+    main, functions = loop_over_rows(dims, iterations, f"n = {row} subtract(l, c)", is_called=is_called)
+    split = agree(main, None, numbers(*dims), functions=functions)
     found = collectives(split)
     # The result is whole.
     assert {name: count for name, count in found.items() if name in expected} == expected
     assert ("all-reduce" in found) == ("all-reduce" in expected)
+
+
+@pytest.mark.parametrize(("iterations", "expected"), [(8, {"all-gather": 1}), (2, {"all-reduce": 1})])
+def test_a_table_is_not_split_in_columns_that_each_iteration_adds_up(iterations, expected):
+    square = "w = f32[4,4] iota(), iota_dimension=0 s = f32[1,4] add(l, c)"
+    product = "n = f32[1,4] dot(s, w), lhs_contracting_dims={1}, rhs_contracting_dims={0}"
+    main, functions = loop_over_rows((8, 4), iterations, f"{square} {product}")
+    split = agree(main, None, numbers(8, 4) / 64, functions=functions)
+    assert collectives(split) == expected

@@ -47,9 +47,9 @@ class Traffic:
         return self.sent * self.times
 
 
-def traffic(module: HloModule) -> list[Traffic]:
-    """The traffic of the collectives of one device's program, in program order."""
-    return _of_computation(module, module.entry)
+def traffic(module: HloModule, computation: Computation | None = None) -> list[Traffic]:
+    """The traffic of the collectives of one device's program, or of one computation, in program order."""
+    return _of_computation(module, module.entry if computation is None else computation)
 
 
 def _of_computation(module: HloModule, computation: Computation) -> list[Traffic]:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence, Set
 
+from xlakit.dataclass import dataclass
 from xlakit.ir.instruction import Computation, Instruction
 from xlakit.ops.control import Call, Conditional, While
 from xlakit.ops.dynamic import DynamicSlice
 from xlakit.passes.analysis.loops import loop_of, trip_count
+from xlakit.passes.analysis.traffic import traffic
+from xlakit.passes.spmd.pieces.choice import sent
 from xlakit.passes.spmd.pieces.pieces import smallest
 from xlakit.passes.spmd.program import Frame
 from xlakit.passes.spmd.shardings.scopes import Scope
@@ -24,12 +28,37 @@ def loop(walk: Walk, old: Instruction, operands: tuple[Value, ...]) -> Value:
 
     An element that the loop only adds to, or whose parts it only replaces, holds partial sums, which are added up after
     the loop; one member then starts with the initial value, the others with zeros. An element of which only rows are
-    read is not split along the rows.
+    read is not split along the rows: what its split along another dimension makes each iteration send must be less
+    than what gathering it once does.
     """
-    op, (init,) = old.op_as(While), operands
+    (init,) = operands
     scope = smallest(walk.scope, operands)
-    sums = [_sum_of(p, scope) for p in leaves(init)]
-    tilings = _for_rows(walk, old, _own(init, scope), scope)
+    own = _own(init, scope)
+    moved = _for_rows(walk, old, own, scope)
+    found = _settled(walk, old, init, moved, scope)
+    gathered = _for_rows(walk, old, own, scope, moves=False)
+    if gathered != moved:
+        other = _settled(walk, old, init, gathered, scope)
+        found = min(found, other, key=lambda split: _sent_by(walk, old, init, split))
+    given = walk.pieces.bundle(init, iter(found.tilings), scope, iter(found.sums))
+    op = While(condition=found.condition.computation, body=found.body.computation)
+    made = walk.pieces.make.like(old, op, (given,), given.shape)
+    return walk.pieces.carried(made, old.shape, found.tilings, scope, found.sums)
+
+
+@dataclass(frozen=True)
+class _Loop:
+    """The computations of a loop for one partition, and the tilings and partial sums of its state."""
+
+    body: Region
+    condition: Region
+    tilings: Sequence[Tiling]
+    sums: Sequence[Split | None]
+
+
+def _settled(walk: Walk, old: Instruction, init: Value, tilings: Sequence[Tiling], scope: Scope) -> _Loop:
+    """A loop whose state begins in some tilings, and is in those that the body preserves."""
+    op, sums = old.op_as(While), [_sum_of(p, scope) for p in leaves(init)]
     summed: set[int] = set()
     for _ in range(_MOST_TRIALS):
         body = walk.region(op.body, scope, [tilings], of=old, sums=sums)
@@ -37,19 +66,33 @@ def loop(walk: Walk, old: Instruction, operands: tuple[Value, ...]) -> Value:
         summed.update(_summed(body, condition, sums))
         found = _partial(body, tilings, sums, summed)
         if (body.tilings, found) == (tilings, sums):
-            break
+            return _Loop(body, condition, tilings, sums)
         tilings, sums = body.tilings, found
-    else:
-        sums = [None] * len(tilings)
-        body = walk.region(op.body, scope, [tilings], tilings, of=old, sums=sums)
-        condition = walk.region(op.condition, scope, [tilings], [()], of=old, sums=sums)
-    given = walk.pieces.bundle(init, iter(tilings), scope, iter(sums))
-    made = While(condition=condition.computation, body=body.computation)
-    return walk.pieces.carried(walk.pieces.make.like(old, made, (given,), given.shape), old.shape, tilings, scope, sums)
+    sums = [None] * len(tilings)
+    body = walk.region(op.body, scope, [tilings], tilings, of=old, sums=sums)
+    return _Loop(body, walk.region(op.condition, scope, [tilings], [()], of=old, sums=sums), tilings, sums)
 
 
-def _for_rows(walk: Walk, old: Instruction, tilings: Sequence[Tiling], scope: Scope) -> list[Tiling]:
-    """The tilings of a loop's state, without splits of invariant elements along rows that iterations read one by one.
+def _sent_by(walk: Walk, old: Instruction, init: Value, split: _Loop) -> float:
+    """An estimate of the bytes that a member sends for a loop: before it to reshard its initial state, in all of its
+    iterations, and behind it to add up partial sums.
+    """
+    loop = loop_of(old)
+    iterations = (trip_count(loop) if loop is not None else None) or 1
+    module = walk.program.module.replace(num_partitions=walk.scope.count)
+    found = iterations * sum(t.total for t in traffic(module, split.body.computation))
+    for piece, tiling, numbers in zip(leaves(init), split.tilings, split.sums, strict=True):
+        if piece.shape.is_array:
+            part = piece.shape.byte_size / math.prod(map(parts, tiling))
+            found += sent(piece.shape.byte_size, piece.kept, tiling) + 2 * part * (1 - 1 / parts(numbers))
+    return found
+
+
+def _for_rows(
+    walk: Walk, old: Instruction, tilings: Sequence[Tiling], scope: Scope, *, moves: bool = True
+) -> list[Tiling]:
+    """The tilings of a loop's state, without splits of invariant elements along rows that iterations read one by one;
+    ``moves``: whether such a split moves to another dimension if it can.
 
     A scan over layers reads one row of the stacked weights in each iteration; with such a split a single member would
     have to send it to all others.
@@ -63,7 +106,7 @@ def _for_rows(walk: Walk, old: Instruction, tilings: Sequence[Tiling], scope: Sc
         if any(tilings[n]):
             elements = [i for i in loop.body.instructions if loop.element(i) == n]
             readers = [r for e in elements for r in _readers(loop.body, e, frame) if r[0] is not loop.body.root]
-            moved[n] = _beside_rows(readers, tilings[n], iterations, scope)
+            moved[n] = _beside_rows(readers, tilings[n], iterations, scope, moves=moves)
     return moved
 
 
@@ -82,7 +125,7 @@ def _readers(
 
 
 def _beside_rows(
-    readers: Sequence[tuple[Instruction, Frame | None]], tiling: Tiling, iterations: int, scope: Scope
+    readers: Sequence[tuple[Instruction, Frame | None]], tiling: Tiling, iterations: int, scope: Scope, *, moves: bool
 ) -> Tiling:
     """The tiling without the split of a dimension of which only single rows are read.
 
@@ -99,7 +142,7 @@ def _beside_rows(
             continue
         rest = with_split(tiling, d, None)
         # Dimensions that propagation would split in the rows come first.
-        for e in sorted(range(len(sizes)), key=lambda e: hint[e] is None):
+        for e in sorted(range(len(sizes)) if moves else (), key=lambda e: hint[e] is None):
             has_all = rest[e] is None and all(reader.shape.dimensions[e] == sizes[e] > 1 for reader, _ in readers)
             made = with_split(rest, e, split)
             if has_all and divides(made, sizes) and sizes[d] <= 2 * iterations * parts(split):

@@ -132,7 +132,7 @@ def _cost(
         needed = tiling_of(dims, splits)
         # Parts that were made for this tiling before are reused.
         if piece.scope == scope and needed not in piece.parts:
-            cost += _sent(piece.shape.byte_size, piece.tiling, needed)
+            cost += sent(piece.shape.byte_size, piece.tiling, needed)
     shape = leaf_shapes(old.shape)[0]
     own = tiling_of(factors.results[0], splits)
     wanted = hint if divides(hint, shape.dimensions) else own
@@ -143,10 +143,10 @@ def _cost(
         scattered = [d for d, s in enumerate(wanted) if s == split and own[d] is None]
         cost += part if scattered else 2 * part
         own = tuple(split if d in scattered[:1] else s for d, s in enumerate(own))
-    return cost + _sent(shape.byte_size, own, wanted)
+    return cost + sent(shape.byte_size, own, wanted)
 
 
-def _sent(size: int, own: Tiling, new: Tiling) -> float:
+def sent(size: int, own: Tiling, new: Tiling) -> float:
     """An estimate of the bytes that a member sends to reshard an array of ``size`` bytes."""
     part = size / math.prod(map(parts, own))
     kept, cost = 1, 0.0
