@@ -330,6 +330,37 @@ def check_functions_split_calls():
         jax.jit(lambda x: rows(x) + 1)(put(x, mesh, None, "x"))
 
 
+def check_users_split_calls():
+    """As GSPMD's propagation does, whose calls have functions in place of a rule."""
+    import jax
+    from jax.experimental.custom_partitioning import custom_partitioning
+    from jax.sharding import NamedSharding, PartitionSpec as P
+
+    mesh, asked = mesh_of(2), []
+    by_columns = NamedSharding(mesh, P(None, "x"))
+
+    @custom_partitioning
+    def twice(x):
+        return x * 2
+
+    def partition(mesh, arguments, result):
+        asked.append(result.sharding.spec)
+        return mesh, lambda x: x * 2, result.sharding, (result.sharding,)
+
+    def by_rows(mesh, result):
+        return NamedSharding(mesh, P(*reversed(result.sharding.spec)))
+
+    x = numbers(4, 6)
+    jax.config.update("jax_use_shardy_partitioner", False)
+    try:
+        for taken in (None, by_rows):
+            twice.def_partition(partition, lambda mesh, arguments, _: arguments[0].sharding, taken)
+            agree(jax.jit(lambda x: twice(x) * 2, out_shardings=by_columns)(put(x, mesh)), x * 4)
+    finally:
+        jax.config.update("jax_use_shardy_partitioner", True)
+    assert asked == [P(None, "x"), P("x", None)]
+
+
 def check_donated_arrays_are_gone():
     import jax
 

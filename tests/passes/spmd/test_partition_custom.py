@@ -2,8 +2,9 @@
 
 import dataclasses
 
+import numpy as np
 import pytest
-from split_programs import ROWS, check, module_of
+from split_programs import BOTH, ROWS, boundary, check, collectives, module_of, run_split, with_mesh
 
 import xlakit as xla
 from xlakit.errors import ShapeError, UnsupportedError
@@ -26,25 +27,29 @@ ENTRY main {
 COLUMNS = "HloModule part ENTRY main { x = f32[8,2] parameter(0) ROOT r = f32[8,2] negate(x) }"
 BY_ROWS = Sharding("OTHER", (4, 1), (0, 1, 2, 3))
 BY_COLUMNS = Sharding("OTHER", (1, 4), (0, 1, 2, 3))
+X_ROWS = Sharding("OTHER", (2, 1, 2), (0, 1, 2, 3), replicate_on_last_tile_dim=True)
 WHOLE = Sharding("REPLICATED")
 
 
+def said(rule):
+    return f'frontend_attributes={{xla.sdy.sharding_rule="#sdy.op_sharding_rule<{rule}>"}}'
+
+
 def call(shape, rule):
-    said = f'frontend_attributes={{xla.sdy.sharding_rule="#sdy.op_sharding_rule<{rule}>"}}'
     return (
         f"x = f32[8,8] parameter(0), sharding={ROWS} "
-        f'y = {shape} custom-call(x), custom_call_target="by_hand", {said} ROOT r = {shape} copy(y)'
+        f'y = {shape} custom-call(x), custom_call_target="by_hand", {said(rule)} ROOT r = {shape} copy(y)'
     )
 
 
-def register(monkeypatch, text, operand, result, inferred=None):
+def register(monkeypatch, text, operand, result, inferred=None, taken=None):
     asked = []
 
     def partition(call, operands, results):
         asked.append((*operands, *results))
         return custom.SplitCall(xla.HloModule.from_text(text), [operand], [result])
 
-    partitioner = custom.Partitioner(partition, lambda call, operands: inferred)
+    partitioner = custom.Partitioner(partition, lambda _, operands: inferred, lambda _, results: taken or results)
     monkeypatch.setitem(custom.PARTITIONERS, "by_hand", partitioner)
     return asked
 
@@ -68,11 +73,50 @@ def test_operands_are_split_as_the_function_says(monkeypatch):
     assert opcodes.count("negate") == 1
 
 
-@pytest.mark.parametrize(("inferred", "wanted"), [(None, ["REPLICATED"] * 2), ([BY_ROWS], ["OTHER"] * 2)])
-def test_without_a_rule_results_are_split_as_a_function_infers(monkeypatch, inferred, wanted):
-    asked = register(monkeypatch, COLUMNS, BY_COLUMNS, BY_COLUMNS, inferred)
-    split_over(module_of(call("f32[8,8]", "none")), 4)
-    assert [s.kind for each in asked for s in each] == wanted
+@pytest.mark.parametrize(
+    ("inferred", "users", "taken", "wanted"),
+    [
+        (None, None, None, ()),
+        (BY_ROWS, None, None, (4, 1)),
+        # Two axes of the mesh, one of the operand's sharding and one of the user's, fit together.
+        (None, "{devices=[1,4]<=[4]}", None, (1, 4)),
+        (X_ROWS, "{devices=[1,2,2]<=[2,2]T(1,0) last_tile_dim_replicate}", None, (2, 2)),
+        (BY_ROWS, "{devices=[1,4]<=[4]}", None, (1, 4)),
+        (BY_ROWS, "{devices=[1,4]<=[4]}", X_ROWS, (4, 1)),
+        (None, "{devices=[1,4]<=[4]}", BY_ROWS, (4, 1)),
+    ],
+)
+def test_without_a_rule_results_are_split_as_functions_say(monkeypatch, inferred, users, taken, wanted):
+    asked = register(monkeypatch, COLUMNS, BY_COLUMNS, BY_COLUMNS, inferred and [inferred], taken and [taken])
+    by_users = f", sharding={users}" if users else ""
+    split_over(module_of(call("f32[8,8]", "none") + by_users), 4)
+    assert [[s.tile_dimensions[:2] for s in each] for each in asked] == [[(4, 1), wanted]]
+
+
+def test_teams_of_partly_manual_computations_split_calls(monkeypatch):
+    part = "HloModule part ENTRY main { x = f32[4,4] parameter(0) ROOT r = f32[4,4] negate(x) }"
+    by_columns = Sharding("OTHER", (1, 2, 2), (0, 2, 1, 3), replicate_on_last_tile_dim=True)
+    asked = register(monkeypatch, part, by_columns, by_columns)
+    border = ('[{"a"}, {?}]',), '"a"'
+    called = f'custom_call_target="by_hand", {said("([i, j])->([i, j]) {i=4, j=8}")}'
+    inner = f"inner {{ p = f32[4,8] parameter(0) ROOT c = f32[4,8] custom-call(p), {called} }}"
+    module = with_mesh(
+        f"""ENTRY main {{
+          x = f32[8,8] parameter(0), sharding={BOTH}
+          {boundary("p", "f32[4,8]", "x", "GlobalToLocalShape", *border)}
+          c = f32[4,8] call(p), to_apply=inner
+          {boundary("e", "f32[8,8]", "c", "LocalToGlobalShape", *border)}
+          ROOT r = f32[8,8] copy(e) }}""",
+        inner,
+    )
+    x = np.arange(64, dtype=np.float32).reshape(8, 8)
+    found, split = run_split(module, x)
+    np.testing.assert_array_equal(found, -x)
+    assert collectives(split) == {}
+    assert asked == [(by_columns, by_columns)]
+    register(monkeypatch, part, BY_ROWS, BY_ROWS)
+    with pytest.raises(UnsupportedError, match="along an axis over which the computation is manual"):
+        split_over(module, 4)
 
 
 @pytest.mark.parametrize(
@@ -85,10 +129,9 @@ def test_without_a_rule_results_are_split_as_a_function_infers(monkeypatch, infe
     ],
 )
 def test_shardings_spread_through_calls_by_their_rule(rule, before, after, wanted):
-    said = f'frontend_attributes={{xla.sdy.sharding_rule="#sdy.op_sharding_rule<{rule}>"}}'
     body = (
         f"x = f32{before} parameter(0), sharding={ROWS} "
-        f'y = f32{after} custom-call(x), custom_call_target="by_hand", {said} ROOT r = f32{after} negate(y)'
+        f'y = f32{after} custom-call(x), custom_call_target="by_hand", {said(rule)} ROOT r = f32{after} negate(y)'
     )
     module = module_of(body)
     root = module.entry.root

@@ -77,6 +77,13 @@ def infer(call: Instruction, operands: Sequence[Sharding]) -> Sequence[Sharding]
     return _unpacked(call, found)
 
 
+def take(call: Instruction, results: Sequence[Sharding]) -> Sequence[Sharding]:
+    """The shardings of the results by ``propagate_user_sharding``, from those that their users have: these without."""
+    module, config = _caller(call)
+    shape = _shape(call.shape)
+    return _unpacked(call, module._custom_partitioning_propagate_user_sharding(_packed(shape, results), shape, config))
+
+
 def _caller(call: Instruction) -> tuple[Any, bytes]:
     """JAX's module of ``custom_partitioning``, and its key for the functions of a call."""
     from xlakit.formats.hlo_proto.metadata import bytes_of
@@ -145,4 +152,4 @@ def register_with_partitioner() -> None:
     from xlakit.passes.spmd.operations.inspection import register_inspector
 
     register_inspector(tell)
-    PARTITIONERS["CustomSPMDPartitioning"] = Partitioner(partition, infer)
+    PARTITIONERS["CustomSPMDPartitioning"] = Partitioner(partition, infer, take)
