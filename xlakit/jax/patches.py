@@ -3,6 +3,8 @@
 Text of an executable: JAX parses a proto with jaxlib, which cannot read all fusions and calls of our passes.
 Module of an executable: for shapes and shardings jaxlib gets an outline of the program; other requests need all of it.
 Cost analysis of a program that is not compiled: jaxlib supports its own clients only.
+Client of a process of jax.distributed: jaxlib's watches the other processes for a plugin, which is told of them by its
+own exchange, and logs an error when the job ends during the watch.
 DLPack import: jaxlib takes tensors of any layout. Here a tensor that is not major to minor is copied.
 
 The others depend on the name of the platform, and are not needed if that is ``cpu``:
@@ -44,6 +46,7 @@ def replace(
     _replace_text(text_of)
     _replace_module(whole)
     _replace_cost_analysis(platform)
+    _replace_client(platform)
     if is_default or platform == CPU_PLATFORM:
         _replace_import(platform)
     if platform != CPU_PLATFORM:
@@ -65,6 +68,20 @@ def _replace_text(text_of: Text) -> None:
         return theirs(self) if text is None else text
 
     executable.as_text = as_text
+
+
+def _replace_client(platform: str) -> None:
+    from jax._src import lib
+
+    library: Any = lib
+    client = library.xla_client
+    theirs: Callable[..., Any] = client.make_c_api_client
+
+    def make_c_api_client(name: str, options: Any, service: Any, *more: Any) -> Any:
+        """A plugin's client; ours does not get the coordination service."""
+        return theirs(name, options, None if name == platform else service, *more)
+
+    client.make_c_api_client = make_c_api_client
 
 
 def _replace_module(whole: Callable[[], AbstractContextManager[None]]) -> None:
