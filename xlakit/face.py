@@ -335,7 +335,8 @@ from xlakit.runtime.device import Device as Device
 from xlakit.runtime.executable import LoadedExecutable as LoadedExecutable
 from xlakit.runtime.transfer import HostBufferSemantics as HostBufferSemantics
 from xlakit.tools.bisect import Bisection as Bisection, bisect_module as bisect_module
-from xlakit.tools.diff.modules import ModuleDiff as ModuleDiff, diff_modules as diff_modules
+from xlakit.tools.diff.difference import ModuleDiff as ModuleDiff
+from xlakit.tools.diff.modules import diff_modules as diff_modules
 from xlakit.tools.elided import fill_elided as fill_elided
 from xlakit.tools.lint.linter import LintWarning as LintWarning, lint as lint
 from xlakit.tools.reduce.extract import Extraction as Extraction, extract_instruction as extract_instruction

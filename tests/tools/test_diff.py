@@ -73,6 +73,8 @@ def test_attributes_of_the_module_have_their_names():
     found = xla.diff_modules(first, second)
     assert found.header == ("is_scheduled", "allow_spmd_sharding_propagation_to_output")
     assert xla.diff_modules(second, second).is_same
+    assert str(found).startswith("@@ module:")
+    assert len(repr(found)) < 120
 
 
 def test_an_operation_that_is_another_is_changed():

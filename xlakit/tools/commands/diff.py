@@ -75,7 +75,6 @@ def _run(options: argparse.Namespace) -> int:
 def _diff(first_path: str, second_path: str, options: argparse.Namespace) -> tuple[int, dict[str, Any]]:
     from xlakit.tools.compare import format_table
     from xlakit.tools.diff.modules import diff_modules
-    from xlakit.tools.diff.text import as_text
 
     first, second = (load_filled(path, options) for path in (first_path, second_path))
     diff = diff_modules(first, second, ignore=options.ignore)
@@ -87,7 +86,7 @@ def _diff(first_path: str, second_path: str, options: argparse.Namespace) -> tup
     out = open_stream(sys.stdout, "standard output")
     on_terminal = out.isatty() and "NO_COLOR" not in os.environ
     colored = options.color == "always" or (options.color == "auto" and on_terminal)
-    out.write(as_text(diff, context=options.context, colored=colored, ignore=options.ignore))
+    out.write(diff.to_text(context=options.context, colored=colored, ignore=options.ignore))
     if leaves is not None:
         out.write(format_table(leaves) + "\n")
     return int(not same), {}

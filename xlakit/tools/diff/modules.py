@@ -3,95 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass
-from typing import Literal
 
 from xlakit.arguments import converting
 from xlakit.data.layout import Layout
 from xlakit.errors import ArgumentError
 from xlakit.ir.instruction import Computation, HloModule, Instruction
+from xlakit.tools.diff.difference import ComputationDiff, InstructionDiff, ModuleDiff, Status
 from xlakit.tools.diff.matching import in_order, matched, operation
 
 # The kinds of differences that can be ignored.
 IGNORED = ("names", "layouts", "metadata", "sharding", "attributes", "order")
-
-Status = Literal["same", "changed", "moved", "only in A", "only in B"]
-
-
-@dataclass(frozen=True, eq=False)
-class InstructionDiff:
-    """An instruction of the first module, of the second, or one of each that correspond.
-
-    what: in which ways they differ, such as ``shape`` or ``operands``.
-    """
-
-    status: Status
-    first: Instruction | None
-    second: Instruction | None
-    what: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, eq=False)
-class ComputationDiff:
-    """Two computations that correspond, or one that only one module has, with their instructions in order."""
-
-    first: Computation | None
-    second: Computation | None
-    instructions: tuple[InstructionDiff, ...]
-    what: tuple[str, ...] = ()
-
-    @property
-    def is_same(self) -> bool:
-        """Whether nothing differs."""
-        return not self.what and all(i.status == "same" for i in self.instructions)
-
-    @property
-    def name(self) -> str:
-        """The name, of both if it is not the same."""
-        names = dict.fromkeys(c.name for c in (self.first, self.second) if c is not None)
-        return " -> ".join(names)
-
-
-@dataclass(frozen=True, eq=False)
-class ModuleDiff:
-    """Two modules compared.
-
-    header: the differences of the modules outside computations. computations: callees first, as in the second module.
-    """
-
-    first: HloModule
-    second: HloModule
-    header: tuple[str, ...]
-    computations: tuple[ComputationDiff, ...]
-
-    @property
-    def is_same(self) -> bool:
-        """Whether nothing differs that was not ignored."""
-        return not self.header and all(c.is_same for c in self.computations)
-
-    def count(self, status: Status) -> int:
-        """How many instructions, or pairs of them, are the same, changed, moved, or only in one module."""
-        return sum(i.status == status for c in self.computations for i in c.instructions)
-
-    def as_dict(self) -> dict[str, object]:
-        """The differences as a dict that JSON can hold."""
-        different = [(c, i) for c in self.computations for i in c.instructions if i.status != "same"]
-        return {
-            "is_same": self.is_same,
-            "counts": {s: self.count(s) for s in ("same", "changed", "moved", "only in A", "only in B")},
-            "header": list(self.header),
-            "computations": [{"name": c.name, "what": list(c.what)} for c in self.computations if c.what],
-            "instructions": [
-                {
-                    "computation": c.name,
-                    "status": i.status,
-                    "first": None if i.first is None else str(i.first),
-                    "second": None if i.second is None else str(i.second),
-                    "what": list(i.what),
-                }
-                for c, i in different
-            ],
-        }
 
 
 @converting

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any, Final
+from typing import Any
 
 from xlakit.arguments import converting
 from xlakit.ir.instruction import Computation, HloModule
-from xlakit.tools.diff.modules import ComputationDiff, ModuleDiff, Status, diff_modules
+from xlakit.tools.diff.difference import STATUSES, ComputationDiff, ModuleDiff
+from xlakit.tools.diff.modules import diff_modules
 from xlakit.tools.view.document import Document
 from xlakit.tools.view.page import page_of
 from xlakit.tools.view.stages import View, fault_of
-
-# The viewer has their numbers, and the names of its styles for them.
-_STATUSES: Final[tuple[Status, ...]] = ("same", "changed", "moved", "only in A", "only in B")
 
 
 @converting
@@ -49,7 +47,7 @@ def document_of_difference(
     document.add(
         "diff",
         {
-            "counts": {status: diff.count(status) for status in _STATUSES},
+            "counts": {status: diff.count(status) for status in STATUSES},
             "pairs": [_pair(document, pair) for pair in diff.computations],
         },
     )
@@ -72,7 +70,8 @@ def _pair(document: Document, pair: ComputationDiff) -> dict[str, Any]:
     runs: list[list[int]] = []
     what: dict[int, str] = {}
     for number, row in enumerate(pair.instructions):
-        status = _STATUSES.index(row.status)
+        # The viewer has names of its styles for these numbers.
+        status = STATUSES.index(row.status)
         one = -1 if row.first is None else left[row.first]
         other = -1 if row.second is None else right[row.second]
         if row.what:
