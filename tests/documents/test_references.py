@@ -14,7 +14,7 @@ NAMES |= set(FOLDERS)
 ENDS = {name[place:] for name in NAMES for place in (0, *(m.end() for m in re.finditer("/", name)))}
 SOURCES = [path for folder in ("xlakit", "fuzz") for path in (ROOT / folder).rglob("*.py")]
 # Files of other packages, and names that stand for others.
-OTHERS = {"train.py", "version.py", "fuzz/NAME.py", "CONTRIBUTING.md"}
+OTHERS = {"train.py", "version.py", "fuzz/NAME.py", "CONTRIBUTING.md", "setup.py"}
 ROLE = re.compile(r":(?:mod|func|class|meth|attr):`~?\.?([\w.]+)`")
 DEFINED = re.compile(r"\b(?:def|class)\s+(\w+)|^\s*(?:self\.)?(\w+)\s*(?::[^=\n]+)?=[^=]|^\s+(\w+):", re.MULTILINE)
 FILE = re.compile(r"(?<![\w./-])((?:[a-z]\w*/)*[a-z]\w*\.py)\b")

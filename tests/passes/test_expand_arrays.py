@@ -33,6 +33,7 @@ def test_rotations(dimensions, shifts):
 def test_no_elements():
     agree(lambda x: xla.shuffle_rotate(x, [1], [1]), numbers(np.float32, 3, 0))
     agree(lambda x: xla.shuffle_permute(x, [0], np.array([[1], [0]], np.int32)), numbers(np.float32, 2, 0))
+    agree(lambda x: xla.shuffle_permute(x, [1], np.zeros((0, 6, 1), np.int32)), numbers(np.float32, 0, 6))
 
 
 def test_a_permutation_along_no_dimension_is_the_array():

@@ -24,13 +24,13 @@ def shuffle(operands: Sequence[Instruction], make: ReplacementBuilder) -> Instru
     if not make.context.spend("shuffle"):
         return None
     op, (array,) = make.old.op_as(Shuffle), operands
-    if not op.dimensions:
+    if not op.dimensions or 0 in array.shape.dimensions:
         return array
     if op.mode is ShuffleMode.PERMUTE and op.indices is not None:
         return _permuted(op, op.indices, array, make)
     for dimension, shift in zip(op.dimensions, op.shifts, strict=True):
         size = array.shape.dimensions[dimension]
-        if size and shift % size:
+        if shift % size:
             parts = [make.slice_along(array, dimension, a, b) for a, b in ((shift % size, size), (0, shift % size))]
             array = make.add(Concatenate(dimension=dimension), *parts)
     return array
