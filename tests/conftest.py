@@ -137,6 +137,16 @@ def no_python(monkeypatch):
 
 
 @pytest.fixture
+def observed_here(monkeypatch):
+    """What searches of reduce and bisect ask is observed in the process of the tests."""
+    from tools.reduce.observing import ServerHere
+
+    from xlakit.tools.oracles import pool
+
+    monkeypatch.setattr(pool, "_Server", ServerHere)
+
+
+@pytest.fixture
 def no_chosen_width(monkeypatch):
     """The test chooses levels of instruction sets, some of which have no vectors of the width that a run may choose."""
     monkeypatch.delenv("XLAKIT_VECTOR_BYTES", raising=False)

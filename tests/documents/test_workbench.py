@@ -42,6 +42,7 @@ def output_of(command):
     return out.getvalue()
 
 
+@pytest.mark.usefixtures("observed_here")
 @pytest.mark.parametrize(("page", "files", "number"), [(PAGE, FILES, 10), (WALK, WALKED, 6)], ids=["verbs", "walk"])
 def test_commands_give_what_the_page_says(page, files, number, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)

@@ -37,18 +37,24 @@ ENTRY main {
 
 
 @pytest.fixture
-def bisect(monkeypatch):
+def mended():
+    """What the compiler with faults changes in this process is put back afterwards."""
+    before = pipeline.PIPELINE
+    yield
+    pipeline.PIPELINE = before
+    PASSES.pop("forget-tanh", None)
+    table = PASSES["simplify"].rules.rules
+    table[:] = [r for r in table if r.name != "square-is-self"]
+
+
+@pytest.fixture
+def bisect(monkeypatch, mended, observed_here):
     def found(fault, backend, program=PROGRAM):
         monkeypatch.setenv("FAULT", fault)
         oracle = xla.Disagreement((backend, "interpreter"))
         return xla.bisect_module(HloModule.from_text(program), oracle, load=[BROKEN])
 
-    before = pipeline.PIPELINE
-    yield found
-    pipeline.PIPELINE = before
-    PASSES.pop("forget-tanh", None)
-    table = PASSES["simplify"].rules.rules
-    table[:] = [r for r in table if r.name != "square-is-self"]
+    return found
 
 
 def test_a_wrong_rule_is_named_with_what_it_did(bisect):
@@ -217,6 +223,7 @@ def program(tmp_path):
     return path
 
 
+@pytest.mark.usefixtures("observed_here")
 def test_the_command_says_how_to_go_on_and_goes_on(program, capsys, monkeypatch):
     monkeypatch.setenv("FAULT", "part")
     options = ["bisect", str(program), "--compare", "broken,interpreter", "--load", BROKEN]
@@ -241,6 +248,7 @@ def test_a_backend_that_there_is_not_is_a_fault_of_the_command_line(program, cap
     assert "there is no backend 'gpu': cpu, interpreter, plain, jaxlib" in capsys.readouterr().err
 
 
+@pytest.mark.usefixtures("observed_here")
 def test_a_program_that_does_not_fail_is_refused(program, capsys):
     assert cli.main(["bisect", str(program), "--compare", "cpu,interpreter"]) == 1
     assert "the module as given does not give different results on cpu and interpreter" in capsys.readouterr().err
@@ -254,6 +262,7 @@ Emitter.all_reduce = lambda self, value, combining, groups: value
 """
 
 
+@pytest.mark.usefixtures("observed_here")
 def test_a_wrong_partitioner_is_named(tmp_path, monkeypatch):
     # Put back afterwards: the file is loaded in this process, too.
     monkeypatch.setattr(emit.Emitter, "all_reduce", emit.Emitter.all_reduce)
@@ -284,12 +293,16 @@ def test_layouts_are_shown_where_the_rewrite_drops_them():
     assert "{" not in new.split("\n", 1)[1].replace("{1,0}", "").replace("}", "")
 
 
+@pytest.mark.usefixtures("mended")
 def test_the_smaller_program_goes_where_it_is_told(program, tmp_path, monkeypatch, capsys):
-    monkeypatch.setenv("FAULT", "part")
+    """In processes of their own, as a person's searches are: they load the file, and have the fuel of their run."""
+    monkeypatch.setenv("FAULT", "rule")
     out = tmp_path / "small.hlo"
-    words = ["bisect", str(program), "--compare", "broken,interpreter", "--load", BROKEN, "-o", str(out)]
+    words = ["bisect", str(program), "--compare", "broken,interpreter", "--load", BROKEN, "-o", str(out), "--jobs", "1"]
     with pytest.raises(SystemExit):
         cli.main(words)
     assert "--reduce" in capsys.readouterr().err
     assert cli.main([*words, "--reduce"]) == 0
+    assert "square-is-self, in pass" in capsys.readouterr().out
     assert "ENTRY" in out.read_text()
+    assert " multiply(" in out.read_text()
