@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -38,14 +39,19 @@ def test_a_program_runs_and_keeps_its_meaning_in_every_format(name):
         agree(xla.compile(other, backend="interpreter")(*arguments), result)
 
 
+@cache
+def jaxlib_client():
+    from xlakit.tools.jaxlib_backend import JaxlibBackend
+
+    return JaxlibBackend()
+
+
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_a_program_agrees_with_xla(name):
     pytest.importorskip("jaxlib")
-    from xlakit.tools.jaxlib_backend import JaxlibBackend
-
     module = read(name)
     arguments = make_inputs(module.entry.program_shape, seed=1)
-    agree(xla.compile(module, backend="interpreter")(*arguments), JaxlibBackend().run(module, arguments))
+    agree(xla.compile(module, backend="interpreter")(*arguments), jaxlib_client().run(module, arguments))
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,8 @@ import os
 
 import pytest
 
+from xlakit.tools.jaxlib_child import Jaxlib
+
 
 @pytest.fixture(autouse=True)
 def _cache_stays_on(monkeypatch):
@@ -9,6 +11,29 @@ def _cache_stays_on(monkeypatch):
     if "XLAKIT_CACHE" not in os.environ:
         monkeypatch.setenv("XLAKIT_CACHE", "on")
         monkeypatch.delenv("XLAKIT_CACHE")
+
+
+@pytest.fixture(scope="session")
+def _jaxlib_processes():
+    started = []
+    yield started
+    for child in started:
+        type(child).end(child)
+
+
+@pytest.fixture
+def one_jaxlib(_jaxlib_processes, monkeypatch):
+    """Comparisons share one process of jaxlib, whose start takes a second: for programs that it answers."""
+    start = Jaxlib._start
+
+    def shared(jaxlib):
+        if not _jaxlib_processes:
+            child = start(jaxlib)
+            child.end = lambda: None
+            _jaxlib_processes.append(child)
+        return _jaxlib_processes[0]
+
+    monkeypatch.setattr(Jaxlib, "_start", shared)
 
 
 ADD = """HloModule add

@@ -57,6 +57,7 @@ def test_leaves_are_named_by_their_index():
     assert names == ["0", "1.0", "2"]
 
 
+@pytest.mark.usefixtures("one_jaxlib")
 @pytest.mark.parametrize("reference", ["interpreter", "jaxlib"])
 def test_compare_prints_a_table(add_file, capsys, reference):
     assert cli.main(["run", add_file, "--compare", reference]) == 0
@@ -193,6 +194,7 @@ def test_tokens_are_not_compared_with_jaxlib(tmp_path, capsys):
     assert "tokens" in capsys.readouterr().err
 
 
+@pytest.mark.usefixtures("one_jaxlib")
 def test_a_program_that_feeds_the_host_is_not_given_to_jaxlib(tmp_path, capsys):
     path = tmp_path / "outfeed.hlo"
     path.write_text(
@@ -220,6 +222,7 @@ ENTRY e {
 """
 
 
+@pytest.mark.usefixtures("one_jaxlib")
 def test_calls_of_lapack_in_jax_programs_are_answered(tmp_path, capsys):
     path = tmp_path / "cholesky.hlo"
     path.write_text(_CHOLESKY)
@@ -230,6 +233,7 @@ def test_calls_of_lapack_in_jax_programs_are_answered(tmp_path, capsys):
     assert cli.main([*arguments, "--compare", "jaxlib"]) == 0, capsys.readouterr()
 
 
+@pytest.mark.usefixtures("one_jaxlib")
 def test_an_optimized_program_is_compared_with_jaxlib(tmp_path, capsys):
     path = tmp_path / "fused.hlo"
     path.write_text(

@@ -183,6 +183,7 @@ def test_comparisons_with_the_interpreter(execute, text):
     assert "ok" in said
 
 
+@pytest.mark.usefixtures("one_jaxlib")
 @pytest.mark.parametrize("text", [UNSAID, SPLIT, MANUAL])
 def test_comparisons_with_jaxlib(execute, text):
     status, _, said = execute(text, None, "--compare", "jaxlib")
