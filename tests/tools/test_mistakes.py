@@ -155,6 +155,7 @@ def test_errors_of_standard_input_name_it(folder, monkeypatch, capsys):
     assert capsys.readouterr().err.startswith("xlakit: <stdin>: sine 'y'")
 
 
+@pytest.mark.usefixtures("observed_here")
 @pytest.mark.parametrize(
     ("line", "hint"),
     [

@@ -44,6 +44,7 @@ def test_programs_with_sizes_run(options: list[str], seed: str, tmp_path: Path):
     assert main(["run", str(path), "--seed", seed, *options]) == 0
 
 
+@pytest.mark.usefixtures("observed_here")
 def test_reduce_gives_such_sizes(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     path = tmp_path / "sized.hlo"
     path.write_text(SIZED)

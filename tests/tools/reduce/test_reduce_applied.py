@@ -159,6 +159,7 @@ ENTRY e {
 """
 
 
+@pytest.mark.usefixtures("observed_here")
 def test_no_reduction_is_left_whose_result_depends_on_its_order(monkeypatch):
     # Backends may give any of the elements then: a difference between them is no fault.
     monkeypatch.setenv("FAULT", "opcode")

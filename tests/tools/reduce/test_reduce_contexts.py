@@ -120,9 +120,11 @@ ENTRY main {
 
 
 @pytest.mark.parametrize("fault", LEAST)
-def test_what_is_around_a_fault_comes_down_to_what_it_needs(fault, monkeypatch):
+def test_what_is_around_a_fault_comes_down_to_what_it_needs(fault, monkeypatch, request):
     monkeypatch.setenv("FAULT", fault)
     text = {"compared": SORTED, "large": CHAIN, "loop": NESTED.replace("tanh", "abs")}.get(fault, NESTED)
+    if "while(" not in text:  # candidates with loops may not end
+        request.getfixturevalue("observed_here")
     module = HloModule.from_text(text)
     reduction = xla.reduce_module(module, xla.Disagreement(("faulty", "interpreter")), load=[FAULTY])
     assert reduction.instructions <= LEAST[fault], str(reduction.module)
