@@ -23,6 +23,7 @@ def add(commands: Commands) -> None:
 def _run(options: argparse.Namespace) -> int:
     if importlib.util.find_spec("pygls") is None:
         raise UnsupportedError("the language server needs pygls", hint="pip install 'xlakit[editor]'")
+    stdin, stdout = open_stream(sys.stdin, "standard input"), open_stream(sys.stdout, "standard output")
     from xlakit.tools.lint.linter import chosen
     from xlakit.tools.lsp.answers import make_server
     from xlakit.tools.lsp.checking import Lints
@@ -30,7 +31,6 @@ def _run(options: argparse.Namespace) -> int:
     lints = Lints(*lint_names(options))
     # A name that is wrong is told before the editor's first request.
     chosen(lints.enable, lints.disable)
-    stdin, stdout = open_stream(sys.stdin, "standard input"), open_stream(sys.stdout, "standard output")
     if stdin.isatty():
         print_error_line("an editor starts this, and talks to it (docs/editor.md); Ctrl-C ends it")
     # The thread that reads standard input cannot be interrupted, so that an end by an exception would wait for it.
