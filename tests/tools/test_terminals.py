@@ -51,6 +51,7 @@ def test_terminals_without_the_letters_of_a_program_get_escapes(tmp_path, monkey
         assert "grö\\u2192ße.py".encode("latin-1") in terminal.buffer.getvalue()
 
 
+@pytest.mark.usefixtures("observed_here")
 @pytest.mark.parametrize(
     ("verb", "begin"),
     [

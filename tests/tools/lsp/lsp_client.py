@@ -12,9 +12,10 @@ URI = "file:///programs/test.hlo"
 class Client:
     """One server process; answers and notifications are told apart by their id."""
 
-    def __init__(self, encodings=None):
+    def __init__(self, encodings=None, errors=None):
+        """errors: the file that gets what the server writes to its standard error."""
         command = [sys.executable, "-m", "xlakit", "lsp", "--stdio"]
-        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors)
         self.answers, self.diagnostics = {}, queue.Queue()
         # The version of the text that the last diagnostics are about.
         self.checked_version = None

@@ -31,10 +31,12 @@ ENTRY main {
 
 
 @pytest.fixture(scope="module")
-def server():
-    made = Client()
+def server(tmp_path_factory):
+    errors = tmp_path_factory.mktemp("server") / "errors.txt"
+    with errors.open("w") as file:
+        made = Client(errors=file)
     yield made
-    assert made.stop() == 0
+    assert (made.stop(), errors.read_text()) == (0, "")
 
 
 @pytest.fixture
@@ -394,9 +396,18 @@ def test_lines_may_end_with_carriage_returns(client):
     assert lines_of([fault]) == [(line, column)]
 
 
-@pytest.mark.parametrize("encoding, width", [("utf-16", 2), ("utf-8", 4), ("utf-32", 1)])
+@pytest.mark.parametrize("encoding, width", [("utf-8", 4), ("utf-32", 1)])
 def test_columns_are_in_the_units_that_were_agreed_on(encoding, width):
     client = Client([encoding])
+    check_columns(client, width)
+    assert client.stop() == 0
+
+
+def test_columns_are_in_units_of_utf_16_where_nothing_was_agreed_on(client):
+    check_columns(client, 2)
+
+
+def check_columns(client, width):
     head = '  ROOT result = f32[4] custom-call(p), custom_call_target="'
     text = f'ENTRY main {{\n  p = f32[4] parameter(0)\n{head}𝛼𝛽", colour=1\n}}\n'
     (fault,) = client.open(text)
@@ -404,7 +415,6 @@ def test_columns_are_in_the_units_that_were_agreed_on(encoding, width):
     column = len(head) + 2 * width + 1
     client.change((2, column), (2, column + len(", colour=1")), "")
     assert client.diagnostics.get(timeout=60) == []
-    assert client.stop() == 0
 
 
 def test_custom_calls_of_others_are_no_fault(client):
@@ -418,13 +428,13 @@ def test_instructions_without_a_computation(client):
     assert "f32[2]" in client.at("hover", 1, 0)["contents"]["value"]
 
 
-def test_a_text_of_thirty_thousand_lines_is_answered_while_it_is_checked(client):
-    count = 30_000
+def test_a_text_of_ten_thousand_lines_is_answered_while_it_is_checked(client):
+    count = 10_000
     body = "\n".join(f"  v{n} = f32[8] add(v{n - 1}, v{n - 1})" for n in range(1, count))
     text = f"ENTRY main {{\n  v0 = f32[8] parameter(0)\n{body}\n}}\n"
     document = {"uri": URI, "languageId": "hlo", "version": 0, "text": text}
     client.notify("textDocument/didOpen", {"textDocument": document})
-    # Answered before the check has ended, which takes seconds.
+    # Answered before the check has ended, which takes a second.
     found = client.at("definition", count, 22)
     assert client.diagnostics.empty()
     assert found["range"]["start"]["line"] == count - 1
@@ -434,12 +444,11 @@ def test_a_text_of_thirty_thousand_lines_is_answered_while_it_is_checked(client)
     (fault, *_) = client.diagnostics.get(timeout=300)
     assert fault["range"]["start"]["line"] == 502 - 1
     context = {"includeDeclaration": True}
-    assert len(client.at("references", 29_000, 3, context=context)) == 3
+    assert len(client.at("references", 9_000, 3, context=context)) == 3
 
 
-def test_a_refusal_is_an_answer_and_no_traceback(capfd):
-    client = Client()
-    # An editor may ask about a text that it has just closed.
+def test_a_refusal_is_an_answer_and_no_traceback(client):
+    # A traceback would be in what the server has written at its end. An editor may ask about a closed text.
     assert client.ask("textDocument/hover", client.params(0, 1))["result"] is None
     client.open("HloModule m\nENTRY e {")
     assert "error" in client.ask("textDocument/rename", client.params(0, 1, newName="x"))
@@ -447,8 +456,6 @@ def test_a_refusal_is_an_answer_and_no_traceback(capfd):
         "textDocument/formatting",
         {"textDocument": {"uri": URI}, "options": {"tabSize": 2, "insertSpaces": True}},
     )
-    assert client.stop() == 0
-    assert capfd.readouterr().err == ""
 
 
 def test_ctrl_c_ends_the_server():
