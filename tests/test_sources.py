@@ -1,15 +1,27 @@
-"""No module is imported, not even for its types, by what it imports; and no folder by what it imports."""
+"""The package's sources: files, functions and folders stay short enough to be read at once, and no module is imported,
+not even for its types, by what it imports; nor a folder by what it imports.
+"""
 
 import ast
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
+from typing import NamedTuple
+
+import pytest
 
 import xlakit
 from xlakit.collector import collecting_less
 
 PACKAGE = Path(xlakit.__file__).parent
+LINES_OF_A_FILE = 500
+LINES_OF_A_FUNCTION = 60
+# Beside its __init__.py.
+FILES_OF_A_FOLDER = 20
+# Folders beside the package that are as small. fuzz/ itself has a file for each command, ``python -m fuzz.NAME``.
+OTHERS = ("tests", "fuzz", "benchmarks", "examples")
+OF_COMMANDS = {Path("fuzz")}
 # What is contained names the type of what contains it, which imports it: these may be imported for their types alone.
 OWNERS = {
     "xlakit.data.shape": "a tiled layout has the shape that its buffer has in memory",
@@ -36,6 +48,35 @@ WHEN_CALLED = {
 
 Graph = dict[str, set[str]]
 Import = ast.Import | ast.ImportFrom
+
+
+class Source(NamedTuple):
+    """What is looked at of a file, which is parsed once, as that takes longest."""
+
+    lines: int
+    # The name and the number of lines of each function.
+    functions: list[tuple[str, int]]
+    # Whether each import is for types alone, and whether it is inside of a function.
+    imports: list[tuple[Import, bool, bool]]
+
+
+def functions_of(tree):
+    """Name and number of lines of each function, decorators apart."""
+    # Only statements are gone through: in expressions are no functions but lambdas.
+    waiting = [tree]
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            yield node.name, node.end_lineno - node.lineno + 1
+        waiting += (
+            child for part in ("body", "orelse", "handlers", "finalbody", "cases") for child in getattr(node, part, ())
+        )
+
+
+def files_in(folder):
+    """How many files each folder in a folder has, itself among them."""
+    paths = (path for path in folder.rglob("*.py") if path.name != "__init__.py")
+    return Counter(path.parent.relative_to(folder.parent) for path in paths)
 
 
 def _modules() -> dict[str, Path]:
@@ -77,18 +118,28 @@ def _targets(node: Import, modules: dict[str, Path]) -> Iterator[str]:
 
 
 @cache
+def _sources() -> dict[str, Source]:
+    found = {}
+    # Syntax trees are many objects without circles.
+    with collecting_less():
+        for name, path in _modules().items():
+            tree = ast.parse(text := path.read_text())
+            imports = list(_imports(tree, for_types=False, inside=False))
+            found[name] = Source(text.count("\n"), list(functions_of(tree)), imports)
+    return found
+
+
+@cache
 def _graphs() -> tuple[Graph, Graph]:
     """What each module imports when it is loaded or for its types, but for owners; and inside of functions."""
     modules = _modules()
     eager: Graph = {name: set() for name in modules}
     late: Graph = {name: set() for name in modules}
-    # Syntax trees are many objects without circles.
-    with collecting_less():
-        for name, path in modules.items():
-            for node, for_types, inside in _imports(ast.parse(path.read_text()), for_types=False, inside=False):
-                for target in _targets(node, modules):
-                    if target != name and not (for_types and target in OWNERS):
-                        (late if inside else eager)[name].add(target)
+    for name, source in _sources().items():
+        for node, for_types, inside in source.imports:
+            for target in _targets(node, modules):
+                if target != name and not (for_types and target in OWNERS):
+                    (late if inside else eager)[name].add(target)
     return eager, late
 
 
@@ -169,3 +220,51 @@ def test_imports_inside_of_functions_that_close_a_circle_have_a_reason():
     assert {(a, b) for a, b in WHEN_CALLED for n, t in named if n == a and (t == b or t.startswith(f"{b}."))} == set(
         WHEN_CALLED
     )
+
+
+def test_files_and_functions_are_short():
+    found = []
+    for name, source in _sources().items():
+        if source.lines > LINES_OF_A_FILE:
+            found.append(f"{name} has {source.lines} lines")
+        found += [f"{name}: {f} has {n} lines" for f, n in source.functions if n > LINES_OF_A_FUNCTION]
+    assert not found
+
+
+def test_folders_are_small():
+    assert not {str(folder): count for folder, count in files_in(PACKAGE).items() if count > FILES_OF_A_FOLDER}
+
+
+@pytest.mark.parametrize("folder", OTHERS)
+def test_folders_beside_the_package_are_small(folder):
+    files = files_in(PACKAGE.parent / folder)
+    assert files
+    assert not {str(f): n for f, n in files.items() if n > FILES_OF_A_FOLDER and f not in OF_COMMANDS}
+
+
+@pytest.mark.parametrize(("body", "lines"), [("    pass", 2), ("    x = 1\n\n    return x", 4)])
+def test_lines_of_a_function_are_counted(body, lines):
+    assert list(functions_of(ast.parse(f"@decorated\ndef f():\n{body}\n"))) == [("f", lines)]
+
+
+@pytest.mark.parametrize(
+    "around",
+    [
+        "class C:\n",
+        "if x:\n    pass\nelse:\n",
+        "for x in y:\n    pass\nelse:\n",
+        "try:\n    pass\nexcept E:\n",
+        "try:\n    pass\nfinally:\n",
+        "match x:\n  case 1:\n",
+        "with x:\n",
+        "async def g():\n",
+    ],
+)
+def test_functions_inside_of_statements_are_found(around):
+    assert ("f", 2) in list(functions_of(ast.parse(f"{around}    def f():\n        pass\n")))
+
+
+def test_names_of_test_files_differ():
+    """Test folders are no packages, so that pytest imports files by their names alone."""
+    names = Counter(path.name for path in Path(__file__).parent.rglob("test_*.py"))
+    assert not [name for name, count in names.items() if count > 1]
