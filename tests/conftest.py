@@ -16,7 +16,7 @@ import pytest
 from xlakit import machine
 
 # Where tests say what operations mean, whatever runs them.
-_MEANINGS = ("tests/ops/", "tests/documents/")
+_MEANINGS = ("tests/ops/", "tests/documents/test_operation_", "tests/documents/test_broadcasting.py")
 # What the execution context sees of a program is the same on all backends.
 _ON_BOTH = ("tests/interpreter/", "tests/ops/communication/", "tests/ops/test_custom_call.py")
 # Without --backend, so many of those tests run on the compiled backend, too: one in this number.

@@ -7,7 +7,7 @@ import pytest
 
 import xlakit as xla
 
-LENGTH = 30_000
+LENGTH = 20_000
 
 
 def chain_text(length: int) -> str:
