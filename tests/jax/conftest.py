@@ -5,6 +5,7 @@ from concurrent.futures import ProcessPoolExecutor
 from importlib.util import find_spec
 
 import pytest
+from jax_forks import Forks
 from jax_process import start, start_as_cpu, start_asynchronous
 
 SECONDS = 120
@@ -36,7 +37,16 @@ def asynchronously():
     yield from _process(start_asynchronous)
 
 
-def _process(initializer):
+@pytest.fixture(scope="package")
+def forks():
+    """Run programs that begin with ``import jax`` in processes that have imported it."""
+    _ask_for_jax()
+    forks = Forks()
+    yield forks
+    forks.close()
+
+
+def _ask_for_jax():
     if find_spec("jax") is None or find_spec("jaxlib") is None:
         pytest.skip("JAX is not installed")
     from xlakit.jax.versions import VERSIONS
@@ -44,6 +54,10 @@ def _process(initializer):
     jax = pytest.importorskip("jax")
     if jax.__version__ not in VERSIONS:
         pytest.skip(f"JAX is {jax.__version__}; xlakit runs programs of {', '.join(VERSIONS)}")
+
+
+def _process(initializer):
+    _ask_for_jax()
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(1, mp_context=context, initializer=initializer) as executor:
         yield lambda function, *arguments: executor.submit(function, *arguments).result(SECONDS)

@@ -1,14 +1,10 @@
-"""Exported programs that two processes make and run: one on xlakit, and the one that it starts, on jaxlib.
+"""Exported programs that two processes make and run: one on xlakit, and one on jaxlib.
 
 Programs travel as the bytes of their modules, which replace the same program's own: that needs no
 package for what JAX writes around them.
 """
 
 import dataclasses
-import os
-import subprocess
-import sys
-from pathlib import Path
 
 import jax
 import jax.numpy as jnp
@@ -49,8 +45,9 @@ def exported(name):
     return export.export(jax.jit(function), platforms=platforms)(jax.ShapeDtypeStruct(shape, argument.dtype))
 
 
-def make(folder):
-    """Write the modules, and what this process calculates."""
+def make(folder, *, platform):
+    """Write the modules, and what this process calculates, on that platform."""
+    assert ("xlakit" in jax.devices()[0].client.platform_version) == (platform == "xlakit")
     for name, (function, argument, _, _) in PROGRAMS.items():
         (folder / name).write_bytes(exported(name).mlir_module_serialized)
         np.savez(folder / f"{name}.npz", *map(np.asarray, jax.tree.leaves(jax.jit(function)(argument))))
@@ -64,22 +61,3 @@ def run(folder):
         assert len(found) == len(expected.files)
         for result, other in zip(found, expected.values(), strict=True):
             np.testing.assert_allclose(result, other, rtol=2e-5, atol=2e-5, err_msg=name)
-
-
-def main(ours, of_jaxlib, *rest):
-    if rest:
-        run(ours)
-        make(of_jaxlib)
-        return
-    from xlakit.jax import initialize
-
-    initialize()
-    assert "xlakit" in jax.devices()[0].client.platform_version
-    make(ours)
-    other = [sys.executable, __file__, str(ours), str(of_jaxlib), "jaxlib"]
-    subprocess.run(other, env={**os.environ, "XLAKIT_AS": ""}, check=True)
-    run(of_jaxlib)
-
-
-if __name__ == "__main__":
-    main(Path(sys.argv[1]), Path(sys.argv[2]), *sys.argv[3:])

@@ -1,7 +1,6 @@
 """What a process does first in which JAX runs on xlakit, in a module of its own name, so that the process finds it."""
 
 import os
-import subprocess
 import sys
 
 
@@ -44,15 +43,13 @@ def loaded_program(name):
     return [p for p in registered().programs.values() if p.name == name][-1]
 
 
-def asynchronous_process(program):
+def asynchronous_process(forks, program):
     """Run a program's text in a process where every call that may run later does, on two devices."""
     path = os.pathsep.join(filter(None, sys.path))
     environment = {**os.environ, "XLAKIT_AS": "cpu", "XLAKIT_ASYNC": "1", "PYTHONPATH": path}
     environment["XLA_FLAGS"] = "--xla_force_host_platform_device_count=2"
     environment.pop("JAX_PLATFORMS", None)
-    return subprocess.run(
-        [sys.executable, "-c", program], env=environment, capture_output=True, text=True, timeout=60, check=False
-    )
+    return forks.run(program, environment=environment)
 
 
 _FORK_AND_EXIT = """
@@ -73,12 +70,12 @@ kept.append(slow(tests.COUNT, x))
 """
 
 
-def assert_fork_and_exit(setup, result):
+def assert_fork_and_exit(forks, setup, result):
     """The process forks, and then ends, while a program runs whose elements are ``result``.
 
     setup: a program that makes ``slow``, its argument ``x``, and a handler at the exit that prints what is kept.
     """
-    done = asynchronous_process(setup + _FORK_AND_EXIT)
+    done = asynchronous_process(forks, setup + _FORK_AND_EXIT)
     lines = done.stdout.splitlines()
     assert "the process was forked while the program ran" in lines[0], done.stderr
     assert lines[1:] == [result, result, f"saved {result}"], done.stderr

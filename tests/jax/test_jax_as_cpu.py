@@ -248,19 +248,30 @@ def test_in_its_place(as_cpu, check):
 # -- processes of their own ------------------------------------------------------------------------
 
 
-def run(code, **variables):
-    """Run a program in a process where nothing but the environment says that it is xlakit."""
+def environment_with(variables):
+    """Of the environment, nothing but these says what JAX runs on."""
     if not entry_points(group="jax_plugins", name="xlakit"):
         pytest.skip("the package is not installed, so JAX does not find it")
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("JAX_", "XLA_FLAGS"))}
+    return {**environment, **variables}
+
+
+def run(code, **variables):
+    """Run a program in a process where nothing but the environment says that it is xlakit."""
     return subprocess.run(
         [sys.executable, "-c", code],
         check=False,
-        env={**environment, **variables},
+        env=environment_with(variables),
         capture_output=True,
         text=True,
         timeout=120,
     )
+
+
+@pytest.fixture
+def run_forked(forks):
+    """The same where JAX has been imported, which comes first in these programs."""
+    return lambda code, *arguments, **variables: forks.run(code, *arguments, environment=environment_with(variables))
 
 
 _SUM = "import jax, jax.numpy as jnp; print(jnp.arange(5.).sum(), len(jax.devices()), jax.default_backend())"
@@ -280,7 +291,7 @@ def test_a_program_runs_on_it_unchanged(as_cpu, variables, devices):
     assert (done.stdout, done.stderr) == (f"10.0 {devices} cpu\nxlakit\n", "")
 
 
-def test_a_program_takes_over(as_cpu):
+def test_a_program_takes_over(run_forked):
     code = f"""
 import jax
 import xlakit.jax
@@ -295,7 +306,7 @@ jax.extend.backend.clear_backends()
 jax.config.update("jax_num_cpu_devices", 2)
 {_SUM}
 """
-    done = run("import jax.extend\n" + code)
+    done = run_forked("import jax.extend\n" + code)
     assert (done.stdout, done.stderr) == ("10.0 4 cpu\n10.0 2 cpu\n", "")
 
 
@@ -306,7 +317,7 @@ jax.config.update("jax_num_cpu_devices", 2)
         ({"JAX_PLATFORMS": "xlakit"}, "jax.devices()", "xlakit is JAX's platform xlakit in this process"),
     ],
 )
-def test_it_says_when_it_is_too_late(as_cpu, variables, before, sentence):
+def test_it_says_when_it_is_too_late(run_forked, variables, before, sentence):
     code = f"""
 import jax, xlakit.jax
 {before}
@@ -315,12 +326,12 @@ try:
 except xlakit.ExecutionError as error:
     print(error)
 """
-    done = run(code, **variables)
+    done = run_forked(code, **variables)
     assert done.stdout.startswith(sentence), done.stderr
     assert "hint: " in done.stdout
 
 
-def test_settings_that_a_kept_program_does_not_ask_for_are_read_all_the_same(as_cpu):
+def test_settings_that_a_kept_program_does_not_ask_for_are_read_all_the_same(run_forked):
     # JAX asks again for devices that it was not given. What nothing catches is said to the person, too.
     code = f"""
 import os
@@ -340,7 +351,7 @@ jax.extend.backend.clear_backends()
 os.environ["XLAKIT_CACHE"] = "/some/folder"
 {_SUM}
 """
-    done = run(code, XLAKIT_AS="cpu")
+    done = run_forked(code, XLAKIT_AS="cpu")
     *refused, last, version = done.stdout.splitlines()
     assert (last, version) == ("10.0 1 cpu", "xlakit"), done.stderr
     for name, said in zip(("CACHE_LIMIT", "MEMORY_LIMIT", "TIMEOUT", "DEBUG"), refused, strict=True):
@@ -360,9 +371,13 @@ print(jax.devices()[0].client.platform_version)
     assert "xlakit" in run(code, XLAKIT_AS="cpu", PYTHONPATH=root).stdout
 
 
-def test_a_cache_of_jax_itself(as_cpu, tmp_path):
+def test_a_cache_of_jax_itself(run_forked, tmp_path):
     code = """
+import sys
 import jax, jax.monitoring
+jax.config.update("jax_compilation_cache_dir", sys.argv[1])
+jax.config.update("jax_persistent_cache_min_compile_time_secs", 0)
+jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
 events = []
 jax.monitoring.register_event_listener(lambda event, **_: events.append(event.rsplit("/")[-1]))
 f = jax.jit(lambda x: (x * 2).sum())
@@ -370,14 +385,8 @@ print(f(jax.numpy.ones(5)), "cache_hits" in events, "cache_misses" in events)
 # JAX knows of the function, and keeps the program out of its cache.
 jax.jit(lambda x: jax.pure_callback(lambda x: x, x, x))(jax.numpy.ones(5))
 """
-    variables = {
-        "XLAKIT_AS": "cpu",
-        "JAX_COMPILATION_CACHE_DIR": str(tmp_path),
-        "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
-        "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "-1",
-    }
     for said in ("10.0 False True\n", "10.0 True False\n"):
-        done = run(code, **variables)
+        done = run_forked(code, tmp_path, XLAKIT_AS="cpu")
         assert (done.stdout, done.stderr) == (said, "")
 
 
@@ -406,7 +415,7 @@ print(f(jax.numpy.ones((2, 2))))
     assert (done.stdout, done.stderr) == ("8.0\nbefore the client 27.0 [1. 1.]\nbefore jax 7.0\n", "")
 
 
-def test_distributed_jax_of_one_process(as_cpu):
+def test_distributed_jax_of_one_process(run_forked):
     # Platform cpu's own process is in devices/test_jax_distributed.py.
     code = f"""
 import socket
@@ -418,12 +427,12 @@ jax.distributed.initialize(f"localhost:{{port}}", num_processes=1, process_id=0)
 {_SUM}
 print(jax.process_index(), jax.process_count())
 """
-    done = run(code, XLAKIT_DEVICES="2", JAX_PLATFORMS="xlakit")
+    done = run_forked(code, XLAKIT_DEVICES="2", JAX_PLATFORMS="xlakit")
     assert done.stdout == "10.0 2 xlakit\n0 1\n", done.stderr
     assert done.returncode == 0
 
 
-def test_several_processes_need_a_transport(as_cpu):
+def test_several_processes_need_a_transport(run_forked):
     code = """
 import sys
 sys.modules["zmq"] = None
@@ -451,11 +460,11 @@ except NotImplementedError as error:
     print(error)
 """
     expected = "programs on several processes that MPI did not start need pyzmq"
-    assert run(code).stdout.startswith(expected)
+    assert run_forked(code).stdout.startswith(expected)
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
-def test_child_processes(as_cpu, tmp_path):
+def test_child_processes(run_forked, tmp_path):
     path = tmp_path / "children.py"
     path.write_text("""
 import multiprocessing, os, warnings
@@ -477,5 +486,5 @@ if __name__ == "__main__":
         os._exit(0 if total(5) == (10.0, True) else 1)
     print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 """)
-    done = run(f"import runpy; runpy.run_path({str(path)!r}, run_name='__main__')", XLAKIT_AS="cpu")
+    done = run_forked(f"import runpy; runpy.run_path({str(path)!r}, run_name='__main__')", XLAKIT_AS="cpu")
     assert done.stdout == "(10.0, True)\n[(6.0, True)]\n0\n", done.stderr

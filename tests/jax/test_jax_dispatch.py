@@ -329,10 +329,10 @@ slow(1, x)
 _ENDLESS = "queue._EXIT_SECONDS = 0.2; kept.append(x); slow(2**31 - 1, slow(2**31 - 1, x))"
 
 
-def test_the_process_ends_while_calls_run(asynchronously):
-    done = asynchronous_process(_AT_EXIT + _ENDLESS)
+def test_the_process_ends_while_calls_run(forks):
+    done = asynchronous_process(forks, _AT_EXIT + _ENDLESS)
     assert (done.returncode, done.stdout.strip()) == (0, "saved 1.0"), done.stderr
 
 
-def test_a_fork_and_an_exit_while_calls_run(asynchronously):
-    assert_fork_and_exit(_AT_EXIT, "2.0")
+def test_a_fork_and_an_exit_while_calls_run(forks):
+    assert_fork_and_exit(forks, _AT_EXIT, "2.0")

@@ -3,8 +3,6 @@
 import gzip
 import json
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 _ROOT = Path(__file__).parents[2]
@@ -101,12 +99,12 @@ assert sum("dot" in name for name in second) == 1, second
 """
 
 
-def test_a_trace_has_the_steps_of_all_programs(tmp_path):
+def test_a_trace_has_the_steps_of_all_programs(forks, tmp_path):
     for run in ("compiled", "from the cache"):
-        run_with_jax(_SEVERAL, tmp_path / run, XLAKIT_CACHE_DIR=str(tmp_path / "cache"), XLAKIT_DEVICES="2")
+        run_with_jax(forks, _SEVERAL, tmp_path / run, XLAKIT_CACHE_DIR=str(tmp_path / "cache"), XLAKIT_DEVICES="2")
 
 
-def test_a_trace_outside_of_which_programs_take_no_times():
+def test_a_trace_outside_of_which_programs_take_no_times(forks):
     script = """
 import tempfile
 import jax, jax.numpy as jnp
@@ -127,21 +125,20 @@ double(jnp.ones(4)).block_until_ready()
 assert program.timed.compiled.recorder.totals()[0].count == 1
 assert state.on_program is None
 """
-    run_with_jax(script)
+    run_with_jax(forks, script)
 
 
-def test_traces_have_the_steps_of_programs(tmp_path):
-    run_with_jax(_PROGRAM, tmp_path, XLAKIT_PROFILE=str(tmp_path / "steps"))
+def test_traces_have_the_steps_of_programs(forks, tmp_path):
+    run_with_jax(forks, _PROGRAM, tmp_path, XLAKIT_PROFILE=str(tmp_path / "steps"))
     (path,) = (tmp_path / "1").glob("plugins/profile/*/*.trace.json.gz")
     events = json.loads(gzip.decompress(path.read_bytes()))["traceEvents"]
     assert sum(event.get("name") == "jit_hyperbolic" for event in events) == 2
     assert any(event.get("args", {}).get("opcode") == "dot" for event in events)
 
 
-def run_with_jax(script, *arguments, **variables):
+def run_with_jax(forks, script, *arguments, **variables):
     environment = {
         **os.environ, "PYTHONPATH": str(_ROOT), "JAX_PLATFORMS": "cpu", "XLAKIT_AS": "cpu", **variables
     }  # fmt: skip
-    command = [sys.executable, "-c", script, *map(str, arguments)]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    done = forks.run(script, *arguments, environment=environment)
     assert not done.returncode, done.stderr

@@ -1,8 +1,6 @@
 """What JAX's start on xlakit loads, and its first program."""
 
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 _ROOT = Path(__file__).parents[2]
@@ -48,31 +46,34 @@ _SELDOM = (
 _PLATFORMS = ({"JAX_PLATFORMS": "xlakit", "XLAKIT_AS": ""}, {"JAX_PLATFORMS": "cpu", "XLAKIT_AS": "cpu"})
 
 
-def _run(program, **environment):
+def _run(forks, program, **environment):
     code = f"import jax, sys; from xlakit.jax import initialize; initialize(); {program}"
     environment = {**os.environ, **environment, "PYTHONPATH": str(_ROOT)}
-    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False)
+    done = forks.run(code, environment=environment)
     assert not done.returncode, done.stderr
 
 
-def test_devices_come_without_the_compiler():
+def test_devices_come_without_the_compiler(forks):
     _run(
+        forks,
         f"jax.devices(); found = [m for m in sys.modules if m.startswith({_COMPILER})]; assert not found, found",
         **_PLATFORMS[1],
     )
 
 
-def test_a_program_of_the_compile_cache_comes_without_the_compiler():
+def test_a_program_of_the_compile_cache_comes_without_the_compiler(forks):
     call = "jax.jit(lambda x: x * 3 + 1)(1)"
-    _run(call, **_PLATFORMS[0])
+    _run(forks, call, **_PLATFORMS[0])
     _run(
+        forks,
         f"{call}; found = [m for m in sys.modules if m.startswith({_COMPILER + _WRITERS})]; assert not found, found",
         **_PLATFORMS[0],
     )
 
 
-def test_a_program_is_compiled_without_what_few_programs_need():
+def test_a_program_is_compiled_without_what_few_programs_need(forks):
     _run(
+        forks,
         f"assert jax.jit(lambda x: x + 1)(1) == 2; found = [m for m in {_SELDOM} if m in sys.modules];"
         " assert 'xlakit.passes.pipeline' in sys.modules and not found, found",
         **_PLATFORMS[0],

@@ -1,8 +1,6 @@
 """XLAKIT_TUNE=1 under JAX: a program is tuned once, whether or not it was kept before."""
 
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -34,7 +32,7 @@ def cache(tmp_path):
 
 
 @pytest.fixture
-def tunes(cache):
+def tunes(cache, forks):
     """Runs the program in a process, and says whether it was tuned there."""
     environment = {
         **os.environ,
@@ -44,10 +42,8 @@ def tunes(cache):
     }
 
     def tunes(program: str = PROGRAM, **more: str) -> bool:
-        command = [sys.executable, "-c", program]
-        ended = subprocess.run(
-            command, env={**environment, **more}, check=True, capture_output=True, text=True, timeout=300
-        )
+        ended = forks.run(program, environment={**environment, **more})
+        assert not ended.returncode, ended.stderr
         return ended.stdout.split()[-1] == "True"
 
     return tunes

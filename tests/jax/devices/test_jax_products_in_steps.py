@@ -2,8 +2,6 @@
 
 import json
 import os
-import subprocess
-import sys
 
 import numpy as np
 import pytest
@@ -47,16 +45,14 @@ print(json.dumps({name: f.lower(*shapes).compile().as_text() for name, (f, shape
 
 
 @pytest.fixture(scope="module")
-def texts():
+def texts(forks):
     environment = {
         **os.environ,
         "XLAKIT_AS": "",
         "JAX_PLATFORMS": "cpu",
         "XLA_FLAGS": f"--xla_force_host_platform_device_count={PARTITIONS}",
     }
-    done = subprocess.run(
-        [sys.executable, "-c", COMPILING], env=environment, capture_output=True, text=True, check=False
-    )
+    done = forks.run(COMPILING, environment=environment)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout.splitlines()[-1])
 

@@ -203,5 +203,5 @@ slow(1, x)
 """
 
 
-def test_a_fork_and_an_exit_while_sharded_calls_run(asynchronously):
-    assert_fork_and_exit(_AT_EXIT, "3.0")
+def test_a_fork_and_an_exit_while_sharded_calls_run(forks):
+    assert_fork_and_exit(forks, _AT_EXIT, "3.0")
