@@ -135,6 +135,10 @@ def test_threads_make_the_lines_that_they_read(image, window, kinds):
     assert product.lines is not None
     assert product.lines.chunk < product.sizes[0]
     assert plan.scratch_bytes == 0
+
+
+@pytest.mark.parametrize("kinds", [(P.F32,) * 3, (P.F16, P.F16, P.F32), (P.C64,) * 3])
+def test_lines_that_threads_have_no_room_for(kinds):
     with compiling(knobs={"convolution.lines_bytes": 0}):
         assert check(NHWC, (3, 19, 12, 3), (3, 3, 3, 20), SAME, kinds).scratch_bytes > 0
 
@@ -264,7 +268,8 @@ def test_windows_of_all_kinds(labels):
 def test_strips_of_features_alone(length, window):
     shapes = (2, 3, length, 21), (2, window["size"], 1, 21)
     window = {name: value for name, value in window.items() if name != "size"}
-    for kinds in ((P.F32,) * 3, (P.S8, P.S8, P.S32)):
+    # Where strips begin and end does not depend on the type, whose conversions are in strips with padding and without.
+    for kinds in ((P.F32,) * 3, (P.S8, P.S8, P.S32))[: 2 if length in (9, 40, 90) else 1]:
         check(NHWC, *shapes, [{}, window], kinds, feature_group_count=21, kind="depthwise")
 
 

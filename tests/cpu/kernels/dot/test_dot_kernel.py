@@ -77,8 +77,17 @@ def test_rows_that_fill_no_whole_vectors_are_not_summed_one_by_one():
     assert "llvm.fmuladd.f32" not in module.text()
 
 
-@pytest.mark.parametrize("kinds", [(P.C64,) * 3, (P.C128,) * 3, (P.F32, P.C64, P.C64), (P.C64, P.F32, P.C64)], ids=str)
-@pytest.mark.parametrize("rows", [1, 2])
+@pytest.mark.parametrize(
+    ("rows", "kinds"),
+    [
+        (1, (P.C64,) * 3),
+        (2, (P.C64,) * 3),
+        (2, (P.C128,) * 3),
+        (2, (P.F32, P.C64, P.C64)),
+        (1, (P.C64, P.F32, P.C64)),
+    ],
+    ids=str,
+)
 def test_a_few_complex_rows(rows, kinds):
     check(NN, (rows, 130), (130, 1001), kinds, kernel="few_rows")
     check(TN, (21, rows), (21, 5000), kinds, kernel="few_rows")
@@ -104,8 +113,10 @@ def test_a_few_rows_whose_sums_are_more_than_fit_the_cache():
         check(NN, (9, 20), (20, 150), (P.F64,) * 3, kernel="few_rows")
 
 
-@pytest.mark.parametrize("kind", [P.F32, P.F64, P.F16, P.S64])
-@pytest.mark.parametrize("vectors", [2, 3, 7])
+# A type has the code of another one with as many lanes; those of 8 bytes have room for two vectors in 32 bytes.
+@pytest.mark.parametrize(
+    ("kind", "vectors"), [(P.F32, 2), (P.F32, 3), (P.F32, 7), (P.F16, 3), (P.F64, 3), (P.F64, 2), (P.S64, 2)]
+)
 def test_a_few_vectors(kind, vectors):
     kinds = (kind,) * 3
     batched = Dot(lhs_batch_dims=(0,), rhs_batch_dims=(0,), lhs_contracting_dims=(2,), rhs_contracting_dims=(1,))
@@ -118,10 +129,12 @@ def test_a_few_vectors(kind, vectors):
         check(batched, (3, 21, 90), (3, 90, vectors), kinds, kernel=few)
 
 
-@pytest.mark.parametrize("kind", [k for k in P if k.is_array])
-def test_every_element_type(kind):
-    check(TN, (37, 13), (37, 21), (kind,) * 3)
-    check(NT, (33, 72), (40, 72), (kind,) * 3)
+@pytest.mark.parametrize(("number", "kind"), enumerate(k for k in P if k.is_array))
+def test_every_element_type(number, kind):
+    # Operands are packed by one emitter, on either side: each product has one whose rows and one whose columns lie
+    # together. Kinds that are alike stand beside each other, and have both.
+    op, lhs, rhs = ((NN, (33, 72), (72, 40)), (TT, (37, 13), (21, 37)))[number % 2]
+    check(op, lhs, rhs, (kind,) * 3)
 
 
 @pytest.mark.parametrize(
