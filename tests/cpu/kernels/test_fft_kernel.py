@@ -114,9 +114,7 @@ def test_plans():
 @pytest.mark.parametrize(
     ("sizes", "rank"), [((1009,), 1), ((3, 97), 1), ((6, 1009), 1), ((2, 2018), 1), ((1009, 3), 2), ((2, 997, 6), 2)]
 )
-def test_large_primes_without_tables(monkeypatch, form, sizes, rank):
-    # What was compiled with tables is not to be found again.
-    monkeypatch.setenv("XLAKIT_CACHE", "off")
+def test_large_primes_without_tables(form, sizes, rank):
     with compiling(knobs={fft_points.LONGEST_CHIRP.name: 64}):
         check(form, sizes, rank)
 
