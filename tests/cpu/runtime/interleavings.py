@@ -42,8 +42,7 @@ class _Touched(Exception):
 class _Threads:
     """The programs of all threads, and what their next steps make of a state."""
 
-    def __init__(self, names: Sequence[str], programs: Sequence[Program]) -> None:
-        self.names = names  # in whose order a state has its values
+    def __init__(self, programs: Sequence[Program]) -> None:
         self.steps = [[step for _, step in program] for program in programs]
         self.labels = [{label: n for n, (label, _) in enumerate(p) if label} for p in programs]
         # The steps, by thread and place, of which it is known that they touch shared memory.
@@ -71,11 +70,10 @@ class _Threads:
                 return (memory, self._moved(threads, number, follows, mine)), number
         return None
 
-    def step(self, state: Any, number: int) -> Any:
+    def step(self, shared: dict[str, Any], threads: Any, number: int) -> Any:
         """The state after a step of one thread; None if it is blocked."""
-        memory, threads = state
         place, own = threads[number]
-        everything, mine = dict(zip(self.names, memory, strict=True)), dict(own)
+        everything, mine = shared.copy(), dict(own)
         follows = self.steps[number][place](everything, mine)
         return None if follows is BLOCKED else (tuple(everything.values()), self._moved(threads, number, follows, mine))
 
@@ -94,9 +92,9 @@ def explore(shared: Mapping[str, Any], programs: Sequence[Program], final: Calla
     Raises Fault where a step or ``final`` (of a state in which all threads have ended) fails, and where threads wait
     for ever. As states are met once, programs may have loops. Values in the dictionaries are numbers and tuples.
     """
-    all_threads = _Threads(tuple(shared), programs)
+    all_threads = _Threads(programs)
     start = tuple(shared.values()), tuple((0, ()) for _ in programs)
-    before: dict[Any, tuple[Any, int] | None] = {start: None}
+    before: dict[Any, Any] = {start: None}
     waiting = [start]
 
     def trace(state: Any, *last: int) -> list[int]:
@@ -106,32 +104,37 @@ def explore(shared: Mapping[str, Any], programs: Sequence[Program], final: Calla
             found.insert(0, thread)
         return found
 
+    def is_new(state: Any, *link: Any) -> bool:
+        """Whether a state is met first; then it waits. It has many values, which are hashed once."""
+        count = len(before)
+        before.setdefault(state, link)
+        if len(before) > count:
+            waiting.append(state)
+            return True
+        return False
+
     while waiting:
         state = waiting.pop()
         # In a circle of such steps the others would never come.
-        if (alone := all_threads.alone(state)) is not None and alone[0] not in before:
-            before[alone[0]] = state, alone[1]
-            waiting.append(alone[0])
+        if (alone := all_threads.alone(state)) is not None and is_new(alone[0], state, alone[1]):
             continue
-        moved = False
+        moved, memory = False, dict(zip(shared, state[0], strict=True))
         for number, (place, _) in enumerate(state[1]):
             if place is END:
                 continue
             try:
-                following = all_threads.step(state, number)
+                following = all_threads.step(memory, state[1], number)
             except AssertionError as error:
                 raise Fault(f"{error}", trace(state, number)) from None
             if following is None:
                 continue
             moved = True
-            if following not in before:
-                before[following] = state, number
-                waiting.append(following)
+            is_new(following, state, number)
         if not moved:
             if any(place is not END for place, _ in state[1]):
                 raise Fault("threads wait for ever", trace(state))
             try:
-                final(dict(zip(shared, state[0], strict=True)))
+                final(memory)
             except AssertionError as error:
                 raise Fault(f"{error}", trace(state)) from None
     return len(before)
