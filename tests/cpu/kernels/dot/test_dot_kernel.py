@@ -129,7 +129,7 @@ def test_a_few_vectors(kind, vectors):
         check(batched, (3, 21, 90), (3, 90, vectors), kinds, kernel=few)
 
 
-@pytest.mark.parametrize(("number", "kind"), enumerate(k for k in P if k.is_array))
+@pytest.mark.parametrize(("number", "kind"), [*enumerate(k for k in P if k.is_array)])
 def test_every_element_type(number, kind):
     # Operands are packed by one emitter, on either side: each product has one whose rows and one whose columns lie
     # together. Kinds that are alike stand beside each other, and have both.
