@@ -26,7 +26,7 @@ def on_both(name, function):
 
 
 def learn_digits():
-    (losses, right), (expected, expected_right) = on_both("digits", lambda module: module.train(8))
+    (losses, right), (expected, expected_right) = on_both("digits", lambda module: module.train(5))
     np.testing.assert_allclose(losses, expected, rtol=0.05)
     np.testing.assert_allclose(losses[0], expected[0], rtol=1e-4)
     assert losses[-1] < losses[0] / 5
