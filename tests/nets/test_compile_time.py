@@ -83,7 +83,7 @@ def test_results_of_a_case_are_compared():
 def test_a_case_has_a_process_of_its_own_and_a_limit_that_it_may_break(monkeypatch):
     # How much longer the programs are that are measured then is another test's matter.
     monkeypatch.setattr(compile_time, "_LONGER", 2)
-    finding = examine(Case("slices", "chain", 2, 0), (1, 40, 80), limit=0.5)
+    finding = examine(Case("slices", "chain", 2, 0), (1, 12, 24), limit=0.5)
     assert len(finding.rows) == 3
     assert "calls grow with exponent" in finding.fault
 
